@@ -1,0 +1,910 @@
+"""The transforms: the only file that holds hyper-parameters.
+
+Every class is a `torchvision.transforms.v2.Transform`. `make_params` draws, `transform(inpt, params)` applies purely,
+so any sample can be replayed, on another type or at another resolution:
+
+>>> import torch
+>>> from randfield import LocalTranslate
+>>> t, image = LocalTranslate(), torch.rand(3, 37, 53)
+>>> params = t.make_params([image])
+>>> torch.equal(t.transform(image, params), t.transform(image, params))
+True
+
+`params` is a dict of a few hundred numbers: the modes of the fields (see `fields`), their alpha and gamma, and the size
+they were drawn for; an empty dict is the identity, where the coin of `p` said no. `torch.save` takes it as it is,
+`json.dumps(params, default=torch.Tensor.tolist)` writes it, and `transform` takes what JSON reads back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import PIL.Image
+import torch
+from torch import Tensor, nn
+from torch.utils.data import get_worker_info
+from torchvision import tv_tensors
+from torchvision.transforms import v2
+from torchvision.transforms.v2.functional import get_size, is_pure_tensor
+
+from randfield import affine, fields, functional
+from randfield.fields import Bound, Spectrum, matern, power_law, squared_exponential
+from randfield.warp import Interpolation, Padding
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = [
+    "LocalAffine",
+    "LocalColorJitter",
+    "LocalHue",
+    "LocalRotate",
+    "LocalSaturation",
+    "LocalScale",
+    "LocalShear",
+    "LocalTransform",
+    "LocalTranslate",
+    "LocalValue",
+    "LocalWarp",
+    "from_config",
+]
+
+Range = float | Sequence[float]
+Ranges = Range | Sequence[Range]
+Fill = functional.Fill | Mapping[type | str, functional.Fill]
+Params = dict[str, Any]
+
+
+# ----------------------------------------------------------------------------------------------------------- drawing
+
+
+class FieldLaw:
+    """How a transform draws its fields: the ranges of gamma and alpha, the spectrum, the torus and the bound.
+
+    `gamma` and `alpha` are lists of (low, high), of one entry that all fields share or of one for each of `count`.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        gamma: list[tuple[float, float]],
+        alpha: list[tuple[float, float]],
+        spectrum: Spectrum | None,
+        period: float,
+        bound: Bound,
+    ) -> None:
+        self.count = count
+        self.gamma = gamma
+        self.alpha = alpha
+        self.spectrum = spectrum
+        self.period = period
+        self.bound = bound
+        self.strongest = max(high for _, high in alpha)
+        self._roughest = spectrum or power_law(min(low for low, _ in gamma))
+        self._low_high = torch.tensor([*gamma, *alpha]).T.contiguous()
+
+    def draw(
+        self,
+        size: tuple[int, int],
+        *,
+        unseen: float,
+        p: float = 1.0,
+        share: float = 1.0,
+        batch: tuple[int, ...] = (),
+        generator: torch.Generator | None = None,
+        device: torch.device,
+    ) -> Params:
+        """Fields for images of `size`, or {} for none; `share` scales alpha.
+
+        `unseen` is the field strength that nobody sees: waves are left out as long as together they stay below it.
+        """
+        if self.strongest == 0:
+            return {}
+        at = generator.device if generator is not None else device if batch else torch.device("cpu")
+        uniform = torch.rand((*batch, 1 + self._low_high.shape[1]), generator=generator, device=at)
+        if not batch and at.type == "cpu" and float(uniform[0]) >= p:
+            return {}
+        low, high = self._low_high.to(device)
+        drawn = torch.lerp(low, high, uniform[..., 1:].to(device))
+        gamma, alpha = drawn.split([len(self.gamma), len(self.alpha)], -1)
+        alpha = alpha * share
+        if batch or at.type != "cpu":  # never look at numbers on the device: what is passed over has zero strength
+            alpha = alpha * (uniform[..., :1] < p).to(device)
+        waves = fields.cutoff(
+            size, self._roughest, period=self.period, tolerance=min(unseen / (self.strongest * share), 1.0)
+        )
+        modes = fields.draw(
+            size,
+            self.spectrum or power_law(gamma),
+            batch=(*batch, self.count),
+            period=self.period,
+            waves=waves,
+            generator=generator,
+            device=device,
+        )
+        params = {"size": list(size), "alpha": alpha, "modes": modes}
+        return params if self.spectrum is not None else params | {"gamma": gamma}
+
+    def evaluate(
+        self, params: Params, size: tuple[int, int], device: torch.device
+    ) -> tuple[Float[Tensor, "*batch count h w"], Float[Tensor, "*batch #count 1 1"]]:
+        """The drawn fields on a grid of any size, and the factors that bring them to strength: g = phi · factor.
+
+        They are handed over apart because most callers can fold the product into a pass of their own.
+        """
+        modes = torch.as_tensor(params["modes"], dtype=torch.float32, device=device)
+        alpha = torch.as_tensor(params["alpha"], dtype=torch.float32, device=device)[..., None, None]
+        phi = fields.evaluate(modes, size, period=self.period)
+        if self.bound == "clip":
+            return (phi / 3).clamp_(-1, 1), alpha
+        if self.bound is None:
+            return phi, alpha
+        drawn_for = (int(params["size"][0]), int(params["size"][1]))
+        if size == drawn_for:
+            return phi, alpha / fields.peak_of(phi, 2)
+        # The same deformation at another size: measure the peak where it was drawn, cut what rises above it in between.
+        peak = fields.peak_of(fields.evaluate(modes, drawn_for, period=self.period), 2)
+        return (phi / peak).clamp_(-1, 1), alpha
+
+
+class LocalTransform(v2.Transform):
+    """What all local transforms share: drawing once and applying purely, per call or per sample; a config.
+
+    Args:
+        p: probability of being applied.
+        per_sample: draw for each sample of the leading dimensions (with `p` for each) rather than once for all of them.
+            The frames of a video always move together.
+        generator: source of the randomness, PyTorch's own by default, which a `DataLoader` seeds for every worker
+            and epoch. In a worker, a generator of your own goes on from its seed and the worker's.
+    """
+
+    def __init__(self, *, p: float = 1.0, per_sample: bool = False, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ValueError(f"{self._name}: p is a probability in [0, 1], got {p!r}")
+        self.p = float(p)
+        self.per_sample = bool(per_sample)
+        self.generator = generator
+        self._seeded_for: int | None = None
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def make_params(self, flat_inputs: list[Any]) -> Params:
+        """Draw for these inputs, of which only size, device and leading dimensions matter."""
+        if not flat_inputs:
+            return {}
+        size, device, batch = _layout(self._name, flat_inputs)
+        if min(size) < 1:
+            return {}
+        return self._draw(size, device, batch if self.per_sample else ())
+
+    def _draw(self, size: tuple[int, int], device: torch.device, batch: tuple[int, ...]) -> Params:
+        raise NotImplementedError
+
+    def _source(self) -> torch.Generator | None:
+        worker = get_worker_info() if self.generator is not None else None
+        if self.generator is not None and worker is not None and self._seeded_for != worker.seed:
+            # Every worker holds a copy of the generator; left alone, all of them would draw the same numbers.
+            self.generator.manual_seed((self.generator.initial_seed() + worker.seed) % 2**63)
+            self._seeded_for = worker.seed
+        return self.generator
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings as a plain dict that survives JSON: `type(t)(**t.config)` is the same transform.
+
+        The generator, a source of randomness and not a setting, is left out.
+        """
+        return {key: _plain(f"{self._name}: {key}", value) for key, value in self._settings().items()}
+
+    def _settings(self) -> dict[str, Any]:
+        # Every argument of the constructor is an attribute of the same name.
+        names = inspect.signature(type(self)).parameters
+        return {name: getattr(self, name) for name in names if name != "generator"}
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{key}={value!r}" for key, value in self._settings().items())
+
+    def __repr__(self) -> str:  # nn.Module would put nested transforms on lines that do not evaluate
+        return f"{self._name}({self.extra_repr()})"
+
+
+# ---------------------------------------------------------------------------------------------------------- geometry
+
+
+class _Warp(LocalTransform):
+    """A transform that moves pixels: one grid for every part of a sample."""
+
+    _transformed_types = (
+        is_pure_tensor,
+        PIL.Image.Image,
+        tv_tensors.Image,
+        tv_tensors.Video,
+        tv_tensors.Mask,
+        tv_tensors.KeyPoints,
+        tv_tensors.BoundingBoxes,
+    )
+
+    def __init__(
+        self,
+        *,
+        interpolation: Interpolation,
+        padding: Padding,
+        fill: Fill,
+        fold_free: bool,
+        p: float,
+        per_sample: bool,
+        generator: torch.Generator | None,
+    ) -> None:
+        super().__init__(p=p, per_sample=per_sample, generator=generator)
+        _require_one_of(self._name, "interpolation", interpolation, ("bilinear", "bicubic", "nearest"))
+        _require_one_of(self._name, "padding", padding, ("reflection", "border", "zeros"))
+        self.interpolation = interpolation
+        self.padding = padding
+        self.fill = fill
+        self._fill = _fill_by_type(self._name, fill)
+        self.fold_free = bool(fold_free)
+
+    def make_params(self, flat_inputs: list[Any]) -> Params:
+        params = super().make_params(flat_inputs)
+        if self.fold_free and params:
+            _, device, _ = _layout(self._name, flat_inputs)
+            params = self._without_folds(params, device)
+        return params
+
+    def _without_folds(self, params: Params, device: torch.device) -> Params:
+        """Shrink alpha by the largest factor, to a thousandth, at which the grid the draw is made for does not fold."""
+
+        def smooth(factor: Tensor) -> Tensor:
+            _, least = functional.folding(self.grid(_weaker(params, factor), _size_of(params), device))
+            return least > 0
+
+        # Bisection by a fixed number of steps on all samples at once: no result is looked at on the host.
+        one = smooth(torch.ones((), device=device))
+        good, bad = one.float(), torch.ones_like(one, dtype=torch.float32)
+        for _ in range(10):
+            middle = (good + bad) / 2
+            holds = smooth(middle)
+            good, bad = torch.where(holds, middle, good), torch.where(holds, bad, middle)
+        return _weaker(params, torch.where(one, 1.0, good))
+
+    def _move(
+        self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device
+    ) -> tuple[Tensor, Tensor]:
+        """Where the points x, y of the target come from."""
+        raise NotImplementedError
+
+    def grid(
+        self, params: Params, size: tuple[int, int], device: torch.device | str = "cpu"
+    ) -> Float[Tensor, "*batch h w 2"]:
+        """The sampling grid of a draw for an image of any size, for `functional.warp` and `functional.folding`.
+
+        >>> t = LocalTranslate()
+        >>> params = t.make_params([torch.rand(3, 37, 53)])
+        >>> t.grid(params, (37, 53)).shape, t.grid(params, (74, 106)).shape
+        (torch.Size([37, 53, 2]), torch.Size([74, 106, 2]))
+        """
+        device = torch.device(device)
+        if not params:
+            return affine.identity_grid(size, device)
+        x, y = self._move(params, *affine.pixel_centres(size, device), size, device)
+        # Stored as two planes, seen as pairs: quicker to write, and grid_sample reads it as gladly.
+        return torch.stack(torch.broadcast_tensors(x, y), -3).movedim(-3, -1)
+
+    def transform(self, inpt: Any, params: Params) -> Any:
+        if not params:
+            return inpt
+        size, device, _ = _layout(self._name, [inpt])
+        if min(size) < 1:
+            return inpt
+        return functional.warp(
+            inpt,
+            self.grid(params, size, device),
+            interpolation=self.interpolation,
+            padding=self.padding,
+            fill=self._fill(inpt),
+        )
+
+
+class LocalWarp(_Warp):
+    """A geometric transform of one draw of fields. Derive from it to write your own:
+
+    >>> class LocalZoom(LocalWarp):
+    ...     '''Scale both axes alike.'''
+    ...     field_count = 1
+    ...
+    ...     def move(self, x, y, g):
+    ...         return x + g * x, y + g * y
+    >>> LocalZoom(alpha=0.2)(torch.rand(3, 37, 53)).shape
+    torch.Size([3, 37, 53])
+
+    Args:
+        gamma: exponent of the power spectrum k^-gamma, that is smoothness: a number; a (low, high) range to draw from
+            uniformly; or a pair of either, for the x and the y field to have their own.
+        alpha: bound of the fields, that is strength, in the same forms.
+        p: probability of being applied.
+        spectrum: a power spectrum in place of the power law, any callable k -> P(k); gamma is then unused.
+        period: size of the torus the fields live on, in images; at 1 opposite edges move alike.
+        bound: how alpha bounds the fields, see `sample_field`.
+        interpolation: "bilinear", "bicubic" or "nearest"; masks are always "nearest".
+        padding: what comes in from outside: the image's "reflection", its "border", or `fill` ("zeros").
+        fill: a number, one for each channel, or a dict from type to either, as {tv_tensors.Mask: 255, "others": 0}.
+        fold_free: shrink the alpha of a draw until the grid is one to one.
+        per_sample: draw for each sample of the leading dimensions, see `LocalTransform`.
+        generator: source of the randomness, see `LocalTransform`.
+    """
+
+    field_count: ClassVar[int] = 2
+
+    def __init__(
+        self,
+        *,
+        gamma: Ranges = (7, 10),
+        alpha: Ranges = (0, 1 / 3),
+        p: float = 1.0,
+        spectrum: Spectrum | None = None,
+        period: float = 1.0,
+        bound: Bound = "peak",
+        interpolation: Interpolation = "bilinear",
+        padding: Padding = "reflection",
+        fill: Fill = 0,
+        fold_free: bool = False,
+        per_sample: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(
+            interpolation=interpolation,
+            padding=padding,
+            fill=fill,
+            fold_free=fold_free,
+            p=p,
+            per_sample=per_sample,
+            generator=generator,
+        )
+        self.gamma, gammas = _ranges(self._name, "gamma", gamma, self.field_count)
+        self.alpha, alphas = _ranges(self._name, "alpha", alpha, self.field_count, at_least_zero=True)
+        self.spectrum, self.period, self.bound = _checked_law(self._name, spectrum, period, bound)
+        self.law = FieldLaw(self.field_count, gammas, alphas, self.spectrum, self.period, self.bound)
+
+    def move(self, x: Tensor, y: Tensor, *g: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the target points x, y come from, given `field_count` fields g[*batch, H, W]; must not write in place.
+
+        Coordinates have their origin at the centre of the image, whose shorter side spans [-1, 1].
+        """
+        raise NotImplementedError(f"{self._name}: a LocalWarp has to say how it moves points; define move(x, y, *g)")
+
+    def reach(self, width: float, height: float) -> float:
+        """How far, in units, a field of one moves a point of an image that spans ±width, ±height; decides how many
+        waves are worth having."""
+        return max(width, height)
+
+    def _draw(
+        self,
+        size: tuple[int, int],
+        device: torch.device,
+        batch: tuple[int, ...],
+        *,
+        share: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> Params:
+        height, width = size
+        shorter = min(size)
+        # A twentieth of a pixel, one standard deviation, at the largest alpha.
+        unseen = 0.05 * (2 / shorter) / self.reach(width / shorter, height / shorter)
+        return self.law.draw(
+            size,
+            unseen=unseen,
+            p=self.p,
+            share=share,
+            batch=batch,
+            generator=generator or self._source(),
+            device=device,
+        )
+
+    def _move(
+        self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device
+    ) -> tuple[Tensor, Tensor]:
+        phi, factor = self.law.evaluate(params, size, device)
+        return self.move(x, y, *(phi * factor).unbind(-3))
+
+    def fields(
+        self, params: Params, size: tuple[int, int], device: torch.device | str = "cpu"
+    ) -> Float[Tensor, "*batch count h w"]:
+        """The fields g of a draw at the pixels of an image of any size."""
+        phi, factor = self.law.evaluate(params, size, torch.device(device))
+        return phi * factor
+
+
+class LocalRotate(LocalWarp):
+    """Rotate every pixel's neighbourhood about the centre by its own angle, pi·g.
+
+    theta = [[cos pi g, -sin pi g, 0], [sin pi g, cos pi g, 0]] (appendix A). Arguments are those of `LocalWarp`.
+
+    >>> LocalRotate(alpha=(0, 0.1))(torch.rand(8, 3, 37, 53)).shape
+    torch.Size([8, 3, 37, 53])
+    """
+
+    field_count = 1
+
+    def move(self, x: Tensor, y: Tensor, *g: Tensor) -> tuple[Tensor, Tensor]:
+        return affine.move_rotate(x, y, *g)
+
+    def reach(self, width: float, height: float) -> float:
+        return math.pi * math.hypot(width, height)
+
+
+class LocalScale(LocalWarp):
+    """Scale x and y by 1 + gx and 1 + gy, about the centre: theta = [[1+gx, 0, 0], [0, 1+gy, 0]] (equation 2).
+
+    Arguments are those of `LocalWarp`.
+
+    >>> LocalScale(per_sample=True)(torch.rand(8, 3, 37, 53)).shape
+    torch.Size([8, 3, 37, 53])
+    """
+
+    def move(self, x: Tensor, y: Tensor, *g: Tensor) -> tuple[Tensor, Tensor]:
+        return affine.move_scale(x, y, *g)
+
+
+class LocalShear(LocalWarp):
+    """Shear x by gx·y and y by gy·x: theta = [[1, gx, 0], [gy, 1, 0]] (appendix A).
+
+    Arguments are those of `LocalWarp`.
+
+    >>> LocalShear(gamma=((7, 8), (9, 10)))(torch.rand(3, 37, 53)).shape
+    torch.Size([3, 37, 53])
+    """
+
+    def move(self, x: Tensor, y: Tensor, *g: Tensor) -> tuple[Tensor, Tensor]:
+        return affine.move_shear(x, y, *g)
+
+
+class LocalTranslate(LocalWarp):
+    """Translate every pixel by its own (gx, gy): theta = [[1, 0, gx], [0, 1, gy]] (appendix A).
+
+    The best of the paper's atoms. Arguments are those of `LocalWarp`.
+
+    >>> LocalTranslate(gamma=(7, 10), alpha=(0, 1 / 3), p=0.8)(torch.rand(3, 37, 53)).shape
+    torch.Size([3, 37, 53])
+    """
+
+    def move(self, x: Tensor, y: Tensor, *g: Tensor) -> tuple[Tensor, Tensor]:
+        return affine.move_translate(x, y, *g)
+
+    def reach(self, width: float, height: float) -> float:
+        return 1.0
+
+
+class LocalAffine(_Warp):
+    """Several local transforms as one: the product of their matrices in random order, resampled once (section 4.3).
+
+    Each atom's alpha is multiplied by 1/sqrt(N), which keeps the composite within the bounds of one of them.
+
+    Args:
+        transforms: the atoms, `LocalWarp`s such as `LocalRotate()`, or their configs as `from_config` takes them.
+            Their own gamma, alpha, p, spectrum, period and bound count; how to resample and when is said here.
+        p: probability of being applied.
+        order: "random" multiplies the matrices in a random order, "given" in that of the list: the last one acts on
+            the target point first.
+        interpolation, padding, fill, fold_free, per_sample, generator: as for `LocalWarp`.
+
+    >>> LocalAffine([LocalRotate(), LocalTranslate()], p=0.8)(torch.rand(3, 37, 53)).shape
+    torch.Size([3, 37, 53])
+    """
+
+    def __init__(
+        self,
+        transforms: Sequence[LocalWarp | Mapping[str, Any]],
+        *,
+        p: float = 1.0,
+        order: Literal["random", "given"] = "random",
+        interpolation: Interpolation = "bilinear",
+        padding: Padding = "reflection",
+        fill: Fill = 0,
+        fold_free: bool = False,
+        per_sample: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(
+            interpolation=interpolation,
+            padding=padding,
+            fill=fill,
+            fold_free=fold_free,
+            p=p,
+            per_sample=per_sample,
+            generator=generator,
+        )
+        atoms = [from_config(t) if isinstance(t, Mapping) else t for t in transforms]
+        if not atoms or not all(isinstance(t, LocalWarp) for t in atoms):
+            raise ValueError(
+                f"LocalAffine: transforms must be a list of at least one of LocalRotate, LocalScale, LocalShear, "
+                f"LocalTranslate or another LocalWarp, got {transforms!r}"
+            )
+        _require_one_of(self._name, "order", order, ("random", "given"))
+        self.order = order
+        self.transforms = nn.ModuleList(atoms)
+
+    @property
+    def _atoms(self) -> list[LocalWarp]:
+        return list(self.transforms)  # type: ignore[arg-type]  # a ModuleList forgets what its modules are
+
+    def _settings(self) -> dict[str, Any]:
+        return super()._settings() | {"transforms": self._atoms}
+
+    def _draw(self, size: tuple[int, int], device: torch.device, batch: tuple[int, ...]) -> Params:
+        generator, n = self._source(), len(self.transforms)
+        at = generator.device if generator is not None else device if batch else torch.device("cpu")
+        uniform = torch.rand((*batch, 1 + n), generator=generator, device=at)
+        if not batch and at.type == "cpu" and float(uniform[0]) >= self.p:
+            return {}
+        atoms = [t._draw(size, device, batch, share=1 / math.sqrt(n), generator=generator) for t in self._atoms]
+        if batch or at.type != "cpu":
+            atoms = [_weaker(atom, (uniform[..., 0] < self.p).to(device)) for atom in atoms]
+        if self.order == "given":
+            return {"atoms": atoms, "order": list(range(n))}
+        order = uniform[..., 1:].argsort(-1)
+        return {"atoms": atoms, "order": order.to(device) if batch or at.type != "cpu" else order.tolist()}
+
+    def _move(
+        self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device
+    ) -> tuple[Tensor, Tensor]:
+        moves = [_mover(atom, drawn, size, device) for atom, drawn in zip(self._atoms, params["atoms"], strict=True)]
+        order = params["order"]
+        if isinstance(order, list) and all(isinstance(i, int) for i in order):
+            for index in reversed(order):
+                x, y = moves[index](x, y)
+            return x, y
+        # Every sample in its own order: at each step do all atoms and keep for each sample the one whose turn it is.
+        turns = torch.as_tensor(order, device=device)[..., None, None]
+        for turn in reversed(range(len(moves))):
+            moved = [move(x, y) for move in moves]
+            mine = turns[..., turn, :, :]
+            for index, (x_moved, y_moved) in enumerate(moved):
+                x = torch.where(mine == index, x_moved, x) if index else x_moved
+                y = torch.where(mine == index, y_moved, y) if index else y_moved
+        return x, y
+
+
+Mover = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def _mover(atom: LocalWarp, params: Params, size: tuple[int, int], device: torch.device) -> Mover:
+    """An atom of a composite with its fields in hand."""
+    if not params:
+        return lambda x, y: (x, y)
+    g = atom.fields(params, size, device).unbind(-3)
+    return lambda x, y: atom.move(x, y, *g)
+
+
+def _weaker(params: Params, factor: Tensor) -> Params:
+    """The same draw with alpha multiplied, by one factor for each sample of the batch."""
+    if "atoms" in params:
+        return params | {"atoms": [_weaker(atom, factor) for atom in params["atoms"]]}
+    return params | {"alpha": params["alpha"] * factor.unsqueeze(-1)} if params else params
+
+
+def _size_of(params: Params) -> tuple[int, int]:
+    if "atoms" in params:
+        return next((_size_of(atom) for atom in params["atoms"] if atom), (1, 1))
+    return int(params["size"][0]), int(params["size"][1])
+
+
+# ------------------------------------------------------------------------------------------------------------ colour
+
+
+class _Color(LocalTransform):
+    """A transform that adds fields to some of hue, saturation and value."""
+
+    _transformed_types = (is_pure_tensor, PIL.Image.Image, tv_tensors.Image, tv_tensors.Video)
+
+    def __init__(
+        self,
+        channels: Mapping[str, Ranges | None],
+        *,
+        gamma: Ranges,
+        spectrum: Spectrum | None,
+        period: float,
+        bound: Bound,
+        p: float,
+        per_sample: bool,
+        generator: torch.Generator | None,
+    ) -> None:
+        super().__init__(p=p, per_sample=per_sample, generator=generator)
+        self._channels = [name for name, alpha in channels.items() if alpha is not None]
+        alphas = [
+            _range(self._name, name, alpha, at_least_zero=True) for name, alpha in channels.items() if alpha is not None
+        ]
+        if not alphas:
+            raise ValueError(f"{self._name}: hue, saturation and value are all None; give at least one a range")
+        self.gamma, gammas = _ranges(self._name, "gamma", gamma, len(alphas) if len(alphas) > 1 else 1)
+        self.spectrum, self.period, self.bound = _checked_law(self._name, spectrum, period, bound)
+        self.law = FieldLaw(len(alphas), gammas, alphas, self.spectrum, self.period, self.bound)
+
+    def _draw(self, size: tuple[int, int], device: torch.device, batch: tuple[int, ...]) -> Params:
+        # A quarter of a grey level, one standard deviation; a turn of the hue takes a channel up and down six times.
+        unseen = 0.25 / 255 / (6 if "hue" in self._channels else 1)
+        return self.law.draw(size, unseen=unseen, p=self.p, batch=batch, generator=self._source(), device=device)
+
+    def transform(self, inpt: Any, params: Params) -> Any:
+        if not params:
+            return inpt
+        size, device, _ = _layout(self._name, [inpt])
+        if min(size) < 1:
+            return inpt
+        phi, factor = self.law.evaluate(params, size, device)
+        shifts = dict(zip(self._channels, (phi * factor).unbind(-3), strict=True))
+        try:
+            return functional.shift_hsv(inpt, **shifts)
+        except ValueError as error:
+            raise ValueError(str(error).replace("shift_hsv", self._name, 1)) from None
+
+
+class _OneColor(_Color):
+    channel: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        gamma: Ranges = (7, 10),
+        alpha: Ranges = (0, 1 / 3),
+        p: float = 1.0,
+        spectrum: Spectrum | None = None,
+        period: float = 1.0,
+        bound: Bound = "peak",
+        per_sample: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self_alpha = _range(type(self).__name__, "alpha", alpha, at_least_zero=True)
+        super().__init__(
+            {self.channel: self_alpha},
+            gamma=gamma,
+            spectrum=spectrum,
+            period=period,
+            bound=bound,
+            p=p,
+            per_sample=per_sample,
+            generator=generator,
+        )
+        self.alpha = _as_given(self_alpha)
+
+
+class LocalHue(_OneColor):
+    """Add a field to the hue, in turns of the colour wheel, around which it wraps.
+
+    RGB images only; arguments are those of `LocalWarp`, without the geometry.
+
+    >>> LocalHue(alpha=(0, 1 / 3))(torch.rand(3, 37, 53)).shape
+    torch.Size([3, 37, 53])
+    """
+
+    channel = "hue"
+
+
+class LocalSaturation(_OneColor):
+    """Add a field to the saturation, clamped to [0, 1]. In HSV a grey has hue 0, so a saturated grey turns red.
+
+    RGB images only; arguments are those of `LocalWarp`, without the geometry.
+
+    >>> LocalSaturation(alpha=0.2)(torch.rand(3, 37, 53)).shape
+    torch.Size([3, 37, 53])
+    """
+
+    channel = "saturation"
+
+
+class LocalValue(_OneColor):
+    """Add a field to the value (brightness), clamped to [0, 1].
+
+    RGB images, or images of one channel; arguments are those of `LocalWarp`, without the geometry.
+
+    >>> LocalValue(alpha=0.2)(torch.rand(1, 37, 53)).shape
+    torch.Size([1, 37, 53])
+    """
+
+    channel = "value"
+
+
+class LocalColorJitter(_Color):
+    """Add independent fields to hue (it wraps), saturation and value (clamped): section 3.2 of the paper.
+
+    Args:
+        hue: bound of the field added to the hue, in turns: a number, a (low, high) range, or None to leave hue alone.
+        saturation: the same for saturation.
+        value: the same for value; alone (hue=None, saturation=None) it takes images of one channel.
+        gamma, p, spectrum, period, bound, per_sample, generator: as for `LocalWarp`.
+
+    >>> LocalColorJitter(hue=(0, 0.1), value=None)(torch.rand(3, 37, 53)).shape
+    torch.Size([3, 37, 53])
+    """
+
+    def __init__(
+        self,
+        *,
+        hue: Range | None = (0, 1 / 3),
+        saturation: Range | None = (0, 1 / 3),
+        value: Range | None = (0, 1 / 3),
+        gamma: Ranges = (7, 10),
+        p: float = 1.0,
+        spectrum: Spectrum | None = None,
+        period: float = 1.0,
+        bound: Bound = "peak",
+        per_sample: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(
+            {"hue": hue, "saturation": saturation, "value": value},
+            gamma=gamma,
+            spectrum=spectrum,
+            period=period,
+            bound=bound,
+            p=p,
+            per_sample=per_sample,
+            generator=generator,
+        )
+        self.hue, self.saturation, self.value = (
+            None if alpha is None else _as_given(_range(self._name, name, alpha, at_least_zero=True))
+            for name, alpha in (("hue", hue), ("saturation", saturation), ("value", value))
+        )
+
+
+# ----------------------------------------------------------------------------------------------------------- configs
+
+
+def from_config(config: Mapping[str, Any]) -> LocalTransform:
+    """Build a transform from `{class name: its config}`.
+
+    >>> from_config({"LocalTranslate": {"alpha": [0, 0.2], "p": 0.8}}).alpha
+    (0.0, 0.2)
+    """
+    classes = {c.__name__: c for c in _subclasses(LocalTransform) if not c.__name__.startswith("_")}
+    if len(config) != 1 or not set(config) <= classes.keys():
+        raise ValueError(
+            f"from_config: expected one of {', '.join(sorted(classes))} with its settings, such as "
+            f"{{'LocalTranslate': {{'alpha': 0.2}}}}, got {dict(config)!r}"
+        )
+    ((name, settings),) = config.items()
+    built: LocalTransform = classes[name](**settings)
+    return built
+
+
+def _subclasses(cls: type[LocalTransform]) -> set[type[LocalTransform]]:
+    return {cls}.union(*(_subclasses(c) for c in cls.__subclasses__()))
+
+
+_SPECTRA = {c.__name__: c for c in (power_law, matern, squared_exponential)}
+
+
+def _plain(what: str, value: Any) -> Any:
+    if isinstance(value, LocalTransform):
+        return {type(value).__name__: value.config}
+    if isinstance(value, tuple | list):
+        return [_plain(what, v) for v in value]
+    if isinstance(value, Mapping):
+        return {k if isinstance(k, str) else k.__name__: _plain(what, v) for k, v in value.items()}
+    if type(value) in _SPECTRA.values():
+        return {type(value).__name__: dataclasses.asdict(value)}
+    if callable(value):
+        raise ValueError(f"{what}={value!r} is a function of your own and cannot be written as plain data")
+    return value
+
+
+# ---------------------------------------------------------------------------------------------------------- settings
+
+
+def _checked_law(name: str, spectrum: Any, period: float, bound: Bound) -> tuple[Spectrum | None, float, Bound]:
+    fields.check_period(name, period)
+    fields.check_bound(name, bound)
+    if isinstance(spectrum, Mapping) and len(spectrum) == 1 and set(spectrum) <= _SPECTRA.keys():
+        ((kind, settings),) = spectrum.items()
+        spectrum = _SPECTRA[kind](**settings)
+    if spectrum is not None:
+        expected = "expected a callable from wave numbers k > 0 to power P(k) >= 0, such as power_law(8)"
+        if not callable(spectrum):
+            raise ValueError(f"{name}: {expected}, got spectrum={spectrum!r}")
+        k = torch.logspace(-1, 3, 33)
+        power = spectrum(k)
+        if (
+            not isinstance(power, Tensor)
+            or power.shape != k.shape
+            or not bool((power >= 0).all() & power.isfinite().all())
+        ):
+            raise ValueError(f"{name}: {expected}, got spectrum={spectrum!r} that is not so for every k in [0.1, 1000]")
+        if not bool((power > 0).any()):
+            raise ValueError(f"{name}: {expected}, got spectrum={spectrum!r} without any power for k in [0.1, 1000]")
+    return spectrum, float(period), bound
+
+
+def _range(name: str, argument: str, value: Any, *, at_least_zero: bool = False) -> tuple[float, float]:
+    """(low, high) from a number or a pair of them."""
+    bounds = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value, value)
+    expected = f"{name}: {argument} must be a finite number or a (low, high) pair of them"
+    if len(bounds) != 2 or not all(isinstance(b, int | float) and not isinstance(b, bool) for b in bounds):
+        raise ValueError(f"{expected}, got {value!r}")
+    low, high = float(bounds[0]), float(bounds[1])
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise ValueError(f"{expected}, got {value!r}")
+    if at_least_zero and low < 0:
+        raise ValueError(
+            f"{name}: {argument} must be at least 0, got {value!r}; it bounds the magnitude of a field of both signs"
+        )
+    if low > high:
+        raise ValueError(f"{name}: {argument} is a (low, high) range, got low {low} > high {high}; swap them")
+    return low, high
+
+
+def _as_given(bounds: tuple[float, float]) -> float | tuple[float, float]:
+    return bounds[0] if bounds[0] == bounds[1] else bounds
+
+
+def _ranges(
+    name: str, argument: str, value: Any, count: int, *, at_least_zero: bool = False
+) -> tuple[Any, list[tuple[float, float]]]:
+    """The setting in its shortest form, and as a list of one range for all fields or one for each."""
+    if isinstance(value, Sequence) and any(isinstance(v, Sequence) and not isinstance(v, str) for v in value):
+        if len(value) != count or count == 1:
+            raise ValueError(
+                f"{name}: {argument} has {len(value)} ranges, but the transform has {count} "
+                f"field{'s' if count > 1 else ''}, got {value!r}"
+            )
+        each = [_range(name, argument, v, at_least_zero=at_least_zero) for v in value]
+        return tuple(each), each
+    shared = _range(name, argument, value, at_least_zero=at_least_zero)
+    return _as_given(shared), [shared]
+
+
+def _fill_by_type(name: str, fill: Fill) -> Callable[[Any], functional.Fill]:
+    by_type = fill if isinstance(fill, Mapping) else {"others": fill}
+    named: dict[str, functional.Fill] = {}
+    for kind, value in by_type.items():
+        values = value if isinstance(value, Sequence) else [value]
+        if isinstance(value, str) or not all(isinstance(v, int | float) for v in values):
+            raise ValueError(
+                f"{name}: fill must be a number, one for each channel, or a dict from type (or 'others') to these, "
+                f"got {fill!r}"
+            )
+        named[kind if isinstance(kind, str) else kind.__name__] = value
+    others = named.get("others", 0)
+    return lambda inpt: named.get(type(inpt).__name__, others)
+
+
+def _require_one_of(name: str, argument: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name}: {argument} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+# ------------------------------------------------------------------------------------------------------------ inputs
+
+
+def _layout(name: str, inputs: list[Any]) -> tuple[tuple[int, int], torch.device, tuple[int, ...]]:
+    """Size, device and batch of a sample. The batch is what leads an image's [C, H, W] or a video's [T, C, H, W];
+    without either, all that leads the planes of a mask, the points [n, 2] or the boxes [n, 4]."""
+    sizes = {tuple(get_size(inpt)) for inpt in inputs}
+    if len(sizes) > 1:
+        raise ValueError(
+            f"{name}: the parts of a sample must have one size, got (height, width) {sorted(sizes)}; resize them, "
+            "or replay the same params on each"
+        )
+    ((height, width),) = sizes
+    device, batch, rank = torch.device("cpu"), (), -1
+    for inpt in inputs:
+        if isinstance(inpt, PIL.Image.Image):
+            mine, trailing = 2, 0
+        elif isinstance(inpt, tv_tensors.Video):
+            mine, trailing = 2, 4
+        elif isinstance(inpt, tv_tensors.Mask | tv_tensors.KeyPoints | tv_tensors.BoundingBoxes):
+            mine, trailing = 1, 2
+        else:
+            mine, trailing = 2, 3
+        if mine > rank:
+            rank = mine
+            if isinstance(inpt, Tensor):
+                device, batch = inpt.device, tuple(inpt.shape[:-trailing])
+            else:
+                device, batch = torch.device("cpu"), ()
+    return (height, width), device, batch

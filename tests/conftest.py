@@ -1,0 +1,26 @@
+"""Shapes are checked while the tests run: every annotated function of randfield goes through jaxtyping and beartype."""
+
+import typing
+
+import beartype  # noqa: F401  # this and torchvision before the switch below, which is meant for randfield alone
+import pytest
+import torch
+import torchvision  # noqa: F401
+from jaxtyping import install_import_hook
+
+# randfield imports jaxtyping for type checkers only, so that users need not have it. Here we are one.
+typing.TYPE_CHECKING = True
+with install_import_hook("randfield", "beartype.beartype"):
+    import randfield  # noqa: F401
+typing.TYPE_CHECKING = False
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def image() -> torch.Tensor:
+    """The default image is not square: square ones hid bugs in other libraries for years."""
+    return torch.randint(0, 256, (3, 37, 53), dtype=torch.uint8)
