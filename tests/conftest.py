@@ -1,16 +1,15 @@
-"""Shapes are checked while the tests run: every annotated function of randfield goes through jaxtyping and beartype."""
+"""Shapes are checked while the tests run: every function of randfield goes through `tests.shapes.checked`."""
 
 import typing
 
-import beartype  # noqa: F401  # this and torchvision before the switch below, which is meant for randfield alone
 import pytest
 import torch
-import torchvision  # noqa: F401
+import torchvision  # noqa: F401  # before the switch below, which is meant for randfield alone
 from jaxtyping import install_import_hook
 
 # randfield imports jaxtyping for type checkers only, so that users need not have it. Here we are one.
 typing.TYPE_CHECKING = True
-with install_import_hook("randfield", "beartype.beartype"):
+with install_import_hook("randfield", "tests.shapes.checked"):
     import randfield  # noqa: F401
 typing.TYPE_CHECKING = False
 

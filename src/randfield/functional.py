@@ -107,7 +107,7 @@ def _warp_planes(
         grid.reshape(-1, height, width, 2),
         interpolation=interpolation,
         padding=padding,
-        fill=_fill_planes(fill, image, planes) if padding == "zeros" else None,
+        fill=_fill_planes(fill, image, planes),
     )
     return _like(warped.reshape(shape), inpt)
 
@@ -265,7 +265,7 @@ def shift_hsv(
     tensor([51], dtype=torch.uint8)
     """
     raise TypeError(
-        f"shift_hsv: cannot recolour {type(inpt).__name__}; expected a tensor, a PIL image or torchvision's Image, Video"
+        f"shift_hsv: cannot recolour {type(inpt).__name__}; expected a tensor, a PIL image, an Image or a Video"
     )
 
 

@@ -891,7 +891,8 @@ def _layout(name: str, inputs: list[Any]) -> tuple[tuple[int, int], torch.device
             "or replay the same params on each"
         )
     ((height, width),) = sizes
-    device, batch, rank = torch.device("cpu"), (), -1
+    device, rank = torch.device("cpu"), -1
+    batch: tuple[int, ...] = ()
     for inpt in inputs:
         if isinstance(inpt, PIL.Image.Image):
             mine, trailing = 2, 0

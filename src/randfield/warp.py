@@ -38,6 +38,7 @@ def pull(
     integers of more than 16 bits) and round to the nearest integer at the end. `fill`, of shape [c, 1, 1] or less,
     is what lies outside under "zeros" padding.
     """
+    fill = fill if padding == "zeros" else None
     grid = _unit_square(grid, image.shape[-2], image.shape[-1], reflect=padding == "reflection")
     if interpolation == "nearest":
         return _pull_nearest(image, grid, padding, fill)
@@ -49,12 +50,11 @@ def pull(
         grid, mode = _clamp_to_centres(grid, image.shape[-2], image.shape[-1]), "zeros"
     else:
         mode = "border"  # a reflected grid is inside already, save for the outer half pixel
-    # Sampling is linear, and zero outside: shifting by the fill makes it the fill.
-    shifted = padding == "zeros" and fill is not None
-    if shifted:
+    # Sampling is linear, and zero outside: shifted by the fill, it is the fill outside.
+    if fill is not None:
         values = values - fill
     values = F.grid_sample(values, grid, mode=interpolation, padding_mode=mode, align_corners=False)
-    if shifted:
+    if fill is not None:
         values = values + fill
     return from_values(values, image.dtype, clamp=interpolation == "bicubic")
 
