@@ -7,11 +7,13 @@ import torch
 import torchvision  # noqa: F401  # before the switch below, which is meant for randfield alone
 from jaxtyping import install_import_hook
 
+import tests.shapes  # noqa: F401  # the hook looks it up
+
 # randfield imports jaxtyping for type checkers only, so that users need not have it. Here we are one.
-typing.TYPE_CHECKING = True
+typing.TYPE_CHECKING = True  # type: ignore[misc]  # a constant to mypy
 with install_import_hook("randfield", "tests.shapes.checked"):
     import randfield  # noqa: F401
-typing.TYPE_CHECKING = False
+typing.TYPE_CHECKING = False  # type: ignore[misc]
 
 
 @pytest.fixture(autouse=True)

@@ -17,15 +17,19 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """What jaxtyping's import hook wraps every function and class of randfield in."""
     if not inspect.isfunction(function):
         return function
-    hints = {name: hint for name, hint in typing.get_type_hints(function).items() if _is_shaped(hint)}
-    if not hints:
-        return function
     signature = inspect.signature(function)
+
+    @functools.cache  # on the first call: an annotation may name what is defined further down
+    def shaped() -> dict[str, Any]:
+        return {name: hint for name, hint in typing.get_type_hints(function).items() if _is_shaped(hint)}
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        hints = shaped()
         for name, value in signature.bind(*args, **kwargs).arguments.items():
-            _check(function, name, value, hints.get(name))
+            several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            for each in value if several else [value]:
+                _check(function, name, each, hints.get(name))
         result = function(*args, **kwargs)
         _check(function, "return", result, hints.get("return"))
         return result

@@ -1,8 +1,8 @@
 """Gaussian random field augmentations for PyTorch.
 
 Noise is filtered into fields (`fields`); fields become a matrix at every pixel, and matrices move a grid (`affine`);
-one grid pulls every part of a sample (`warp`) through the same deformation, whatever its type (`functional`). Colour takes
-the short way: three fields are added to hue, saturation and value (`color`). The classes of `transforms` hold the
+one grid pulls every part of a sample (`warp`) through the same deformation, whatever its type (`functional`). Colour
+takes the short way: three fields are added to hue, saturation and value (`color`). The classes of `transforms` hold the
 hyper-parameters and draw; they are `torchvision.transforms.v2` transforms.
 """
 
