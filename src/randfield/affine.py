@@ -145,26 +145,30 @@ def pixel_centres(size: tuple[int, int], device: torch.device) -> tuple[Tensor, 
 # ------------------------------------------------------------------------------------------- the same without matrices
 
 
-def move_rotate(x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+Out = tuple[Tensor | None, Tensor | None]
+"""Where to write the moved x and y, if not to new tensors; these may be gx and gy themselves."""
+
+
+def move_rotate(x: Tensor, y: Tensor, g: Tensor, *, out: Out = (None, None)) -> tuple[Tensor, Tensor]:
     """`rotate(g)` times (x, y, 1)."""
     angle = math.pi * g
     cos, sin = angle.cos(), angle.sin()
-    return cos * x - sin * y, sin * x + cos * y
+    return torch.mul(cos, x, out=out[0]).addcmul_(sin, y, value=-1), torch.mul(sin, x, out=out[1]).addcmul_(cos, y)
 
 
-def move_scale(x: Tensor, y: Tensor, gx: Tensor, gy: Tensor) -> tuple[Tensor, Tensor]:
+def move_scale(x: Tensor, y: Tensor, gx: Tensor, gy: Tensor, *, out: Out = (None, None)) -> tuple[Tensor, Tensor]:
     """`scale(gx, gy)` times (x, y, 1)."""
-    return torch.addcmul(x, gx, x), torch.addcmul(y, gy, y)
+    return torch.addcmul(x, gx, x, out=out[0]), torch.addcmul(y, gy, y, out=out[1])
 
 
-def move_shear(x: Tensor, y: Tensor, gx: Tensor, gy: Tensor) -> tuple[Tensor, Tensor]:
+def move_shear(x: Tensor, y: Tensor, gx: Tensor, gy: Tensor, *, out: Out = (None, None)) -> tuple[Tensor, Tensor]:
     """`shear(gx, gy)` times (x, y, 1)."""
-    return torch.addcmul(x, gx, y), torch.addcmul(y, gy, x)
+    return torch.addcmul(x, gx, y, out=out[0]), torch.addcmul(y, gy, x, out=out[1])
 
 
-def move_translate(x: Tensor, y: Tensor, gx: Tensor, gy: Tensor) -> tuple[Tensor, Tensor]:
+def move_translate(x: Tensor, y: Tensor, gx: Tensor, gy: Tensor, *, out: Out = (None, None)) -> tuple[Tensor, Tensor]:
     """`translate(gx, gy)` times (x, y, 1)."""
-    return x + gx, y + gy
+    return torch.add(x, gx, out=out[0]), torch.add(y, gy, out=out[1])
 
 
 # ---------------------------------------------------------------------------------------------------------- topology

@@ -23,20 +23,8 @@ def rgb_to_hsv(rgb: Float[Tensor, "*batch 3 h w"]) -> Float[Tensor, "*batch 3 h 
     >>> rgb_to_hsv(torch.tensor([0.0, 0.5, 0.5]).reshape(3, 1, 1)).flatten()
     tensor([0.5000, 1.0000, 0.5000])
     """
-    red, green, blue = rgb.unbind(-3)
-    value = rgb.amax(-3)
-    chroma = value - rgb.amin(-3)
-    grey = chroma == 0
-    divisor = torch.where(grey, 1.0, chroma)
-    # In the order of colorsys: where two channels tie for the maximum, red comes before green, green before blue.
-    sixths = torch.where(
-        value == red,
-        (green - blue) / divisor,
-        torch.where(value == green, 2 + (blue - red) / divisor, 4 + (red - green) / divisor),
-    )
-    hue = (sixths / 6) % 1.0
-    saturation = chroma / torch.where(value == 0, 1.0, value)
-    return torch.stack([hue, saturation, value], -3)
+    hue, saturation, value = _from_rgb(rgb)
+    return torch.stack([hue - hue.floor(), saturation, value], -3)
 
 
 def hsv_to_rgb(hsv: Float[Tensor, "*batch 3 h w"]) -> Float[Tensor, "*batch 3 h w"]:
@@ -45,13 +33,7 @@ def hsv_to_rgb(hsv: Float[Tensor, "*batch 3 h w"]) -> Float[Tensor, "*batch 3 h 
     >>> hsv_to_rgb(torch.tensor([0.5, 1.0, 0.5]).reshape(3, 1, 1)).flatten()
     tensor([0.0000, 0.5000, 0.5000])
     """
-    hue, saturation, value = hsv.unbind(-3)
-    # Each channel is a trapezoid of the hue: full for two sixths of the wheel, absent for two, with ramps between.
-    channels = hue.new_tensor([5.0, 3.0, 1.0]).reshape(3, 1, 1)
-    sixths = (hue.unsqueeze(-3) * 6 + channels) % 6
-    absent = torch.minimum(sixths, 4 - sixths).clamp(0, 1)
-    chroma = (value * saturation).unsqueeze(-3)
-    return value.unsqueeze(-3) - chroma * absent
+    return _to_rgb(*hsv.unbind(-3))
 
 
 def shift(
@@ -65,11 +47,36 @@ def shift(
     >>> shift(torch.tensor([1.0, 0.0, 0.0]).reshape(3, 1, 1), hue=torch.tensor([[1 / 3]])).flatten().round()
     tensor([0., 1., 0.])
     """
-    h, s, v = rgb_to_hsv(rgb).unbind(-3)
+    h, s, v = _from_rgb(rgb)
     if hue is not None:
         h = h + hue
     if saturation is not None:
         s = (s + saturation).clamp(0, 1)
     if value is not None:
         v = (v + value).clamp(0, 1)
-    return hsv_to_rgb(torch.stack(torch.broadcast_tensors(h, s, v), -3))
+    return _to_rgb(h, s, v)
+
+
+_NOT_ZERO = 1e-20  # in the place of a divisor of zero, where the dividend is zero too
+
+
+def _from_rgb(rgb: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Hue in turns within [-1/6, 5/6], saturation, value."""
+    red, green, blue = rgb.unbind(-3)
+    value = torch.maximum(torch.maximum(red, green), blue)
+    chroma = value - torch.minimum(torch.minimum(red, green), blue)
+    # Six times hue times chroma, as it is where red, green or blue is the largest; where two tie, red comes before green
+    # and green before blue, as in colorsys. `sign` and `lerp` choose: at this size `where` takes seven times as long.
+    if_red, if_green, if_blue = green - blue, (blue - red).add_(chroma, alpha=2), (red - green).add_(chroma, alpha=4)
+    sixths = torch.lerp(if_red, torch.lerp(if_green, if_blue, (value - green).sign_()), (value - red).sign_())
+    hue = (sixths / chroma.clamp_min(_NOT_ZERO)).mul_(1 / 6)
+    return hue, chroma / value.clamp_min(_NOT_ZERO), value
+
+
+def _to_rgb(hue: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
+    # Round the wheel, a channel is all there within a sixth of its own hue (red 0, green 1/3, blue 2/3), absent from a
+    # third on, and fades in between.
+    distance = hue.unsqueeze(-3) - hue.new_tensor([0.0, 1 / 3, 2 / 3]).reshape(3, 1, 1)
+    distance = (distance - distance.round()).abs_()
+    absent = distance.mul_(6).sub_(1).clamp_(0, 1)
+    return torch.addcmul(value.unsqueeze(-3), absent, (value * saturation).unsqueeze(-3), value=-1)

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Bound",
     "Spectrum",
-    "bounded",
     "cutoff",
     "draw",
     "evaluate",
@@ -149,15 +148,12 @@ def draw(
     """
     waves = nyquist(size, period) if waves is None else waves
     device = torch.device("cpu") if device is None else torch.device(device)
-    k, count, unfold = _lattice(waves, tuple(_torus(size, period)), device)
-    power = spectrum(k) * (count > 0)
-    dims = tuple(range(-len(waves), 0))
-    amplitude = (power / (power * count).sum(dims, keepdim=True)).sqrt()
-    for dim, index in zip(dims, unfold, strict=True):
-        amplitude = amplitude.index_select(dim, index)
-    at = generator.device if generator is not None else device
-    shape = (*batch, *(2 * n + 1 for n in waves))
-    return torch.randn(shape, generator=generator, device=at).to(device) * amplitude
+    k, weight = _lattice(waves, tuple(_torus(size, period)), device)
+    deviation = (spectrum(k) * weight).sqrt_()
+    norm = torch.linalg.vector_norm(deviation, dim=tuple(range(-k.ndim, 0)), keepdim=True)
+    at = device if generator is None else generator.device
+    noise = torch.randn((*batch, *k.shape), generator=generator, device=at)
+    return noise.to(device).mul_(deviation).div_(norm)
 
 
 def nyquist(size: tuple[int, ...], period: float = 1.0) -> tuple[int, ...]:
@@ -178,14 +174,14 @@ def cutoff(
     (7, 7)
     """
     waves, torus = nyquist(size, period), _torus(size, period)
-    k, count, _ = _lattice(waves, tuple(torus), torch.device("cpu"))
-    power = spectrum(k).double() * count
+    k, weight = _lattice(waves, tuple(torus), torch.device("cpu"))
+    power = spectrum(k).double() * weight
     # Each mode belongs to the smallest rectangle that holds it, numbered by the waves of the shortest axis.
-    shortest = min(torus)
-    rings = torch.zeros(())
-    for axis, (n, length) in enumerate(zip(waves, torus, strict=True)):
-        ring = torch.ceil(torch.arange(n + 1) * (shortest / length) - 1e-6)
-        rings = torch.maximum(rings, ring.reshape(-1, *(1,) * (len(waves) - axis - 1)))
+    shortest, rings = min(torus), torch.zeros(())
+    for n, length in zip(waves, torus, strict=True):
+        rings = torch.maximum(rings.unsqueeze(-1), torch.ceil(_wave_numbers(n) * (shortest / length) - 1e-6))
+    if not power.sum() > 0:
+        raise ValueError(f"{spectrum!r} has no power at any wave of an image of {size} pixels; use one that has")
     inside = torch.bincount(rings.flatten().long(), weights=power.flatten()).cumsum(0)
     neglected = (1 - inside / inside[-1]).clamp_min(0).sqrt()
     enough = int((neglected <= max(tolerance, 1e-7)).nonzero()[0])
@@ -202,20 +198,19 @@ def _torus(size: tuple[int, ...], period: float) -> list[float]:
 # The caches below must hold ordinary tensors even when first filled under `torch.inference_mode`.
 @lru_cache(maxsize=256)
 @torch.inference_mode(mode=False)
-def _lattice(
-    waves: tuple[int, ...], torus: tuple[float, ...], device: torch.device
-) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Wave number and number of basis functions of each mode n >= 0, and how to spread them over the cos and sin."""
-    square, count = torch.zeros(()), torch.ones(())
-    for axis, (n, length) in enumerate(zip(waves, torus, strict=True)):
-        shape = (-1, *(1,) * (len(waves) - axis - 1))
-        square = square + (torch.arange(n + 1) / length).square().reshape(shape)
-        count = count * torch.tensor([1.0] + [2.0] * n).reshape(shape)
-    origin = (0,) * len(waves)
-    square[origin] = 1.0  # any finite k: the mean has no mode, its count is zero
-    count[origin] = 0.0
-    unfold = [torch.cat([torch.arange(n + 1), torch.arange(1, n + 1)]).to(device) for n in waves]
-    return square.sqrt().to(device), count.to(device), unfold
+def _lattice(waves: tuple[int, ...], torus: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The wave number k of every mode, and its weight: one, but for the mean, which has none (and any k > 0)."""
+    square = torch.zeros(())
+    for n, length in zip(waves, torus, strict=True):
+        square = square.unsqueeze(-1) + (_wave_numbers(n) / length).square()
+    weight = (square > 0).float()
+    return torch.where(square > 0, square, 1.0).sqrt().to(device), weight.to(device)
+
+
+def _wave_numbers(waves: int) -> Tensor:
+    """How often each function of the basis along one axis goes round the torus: 0, 1 … K, 1 … K."""
+    n = torch.arange(waves + 1)
+    return torch.cat([n, n[1:]])
 
 
 # ------------------------------------------------------------------------------------------------------- evaluation
@@ -300,6 +295,8 @@ def _synthesise(modes: Tensor, dim: int, n: int, period: float) -> Tensor:
     if dim == -1:
         return modes @ _grid_basis(n, waves, period, modes.device, True)
     basis = _grid_basis(n, waves, period, modes.device, False)
+    if dim == -2:
+        return basis @ modes
     return (basis @ modes.flatten(dim + 1)).unflatten(-1, modes.shape[dim + 1 :])
 
 
@@ -313,35 +310,9 @@ def _full_precision(device: torch.device) -> torch.autocast | nullcontext[None]:
 # ----------------------------------------------------------------------------------------------------------- bounds
 
 
-def bounded(
-    phi: Float[Tensor, "..."],
-    alpha: float | Tensor,
-    bound: Bound,
-    *,
-    axes: int,
-    peak: Tensor | None = None,
-) -> Float[Tensor, "..."]:
-    """Bring unit-variance fields between -alpha and alpha; `alpha` has the shape of the batch.
-
-    "peak" divides each field by its largest magnitude, or by `peak` where that was measured on another grid, and then
-    clips what overshoots; "clip" is alpha · clamp(phi / 3, -1, 1); None is alpha · phi, not bounded.
-    """
-    if isinstance(alpha, Tensor):
-        alpha = alpha.reshape(*alpha.shape, *(1,) * axes)
-    match bound:
-        case "peak":
-            return phi / peak_of(phi, axes) * alpha
-        case "clip":
-            return (phi / 3).clamp(-1, 1) * alpha
-        case None:
-            return phi * alpha
-    raise ValueError(f"bound must be 'peak', 'clip' or None, got {bound!r}")
-
-
 def peak_of(phi: Float[Tensor, "..."], axes: int) -> Float[Tensor, "..."]:
     """The largest magnitude of each field, with its axes kept as ones."""
-    tiny = torch.finfo(phi.dtype).tiny
-    return phi.abs().amax(tuple(range(-axes, 0)), keepdim=True).clamp_min(tiny)
+    return phi.abs().amax(tuple(range(-axes, 0)), keepdim=True)
 
 
 def sample_field(
@@ -394,7 +365,11 @@ def sample_field(
     check_bound("sample_field", bound)
     modes = draw(size, spectrum or power_law(gamma), batch=batch, period=period, generator=generator, device=device)
     phi = evaluate(modes, size, period=period)
-    return bounded(phi, alpha.to(phi) if isinstance(alpha, Tensor) else alpha, bound, axes=len(size))
+    if bound == "peak":
+        phi = phi / peak_of(phi, len(size))
+    elif bound == "clip":
+        phi = (phi / 3).clamp(-1, 1)
+    return phi * (alpha.to(phi).reshape(*batch, *(1,) * len(size)) if isinstance(alpha, Tensor) else alpha)
 
 
 def check_period(name: str, period: float) -> None:

@@ -62,6 +62,7 @@ def warp(
     interpolation: Interpolation = "bilinear",
     padding: Padding = "reflection",
     fill: Fill = 0,
+    near: bool = False,
 ) -> Any:
     """Pull `inpt` through `grid`, the source point (x, y) of every target pixel (see `sampling_grid`).
 
@@ -73,6 +74,7 @@ def warp(
         interpolation: "bilinear", "bicubic" or "nearest".
         padding: what lies outside the image: its "reflection", its "border" or `fill` ("zeros").
         fill: a number or one for each channel, used with padding="zeros".
+        near: a promise that no point of the grid is farther outside than the image is wide; makes reflection cheaper.
 
     >>> warp(torch.rand(2, 3, 37, 53), identity_grid((37, 53)), padding="zeros", fill=0.5).shape
     torch.Size([2, 3, 37, 53])
@@ -91,6 +93,7 @@ def _warp_planes(
     interpolation: Interpolation = "bilinear",
     padding: Padding = "reflection",
     fill: Fill = 0,
+    near: bool = False,
 ) -> Tensor:
     if inpt.ndim < 2:
         raise ValueError(f"warp: an image needs at least the dimensions [H, W], got shape {tuple(inpt.shape)}")
@@ -108,6 +111,7 @@ def _warp_planes(
         interpolation=interpolation,
         padding=padding,
         fill=_fill_planes(fill, image, planes),
+        near=near,
     )
     return _like(warped.reshape(shape), inpt)
 
@@ -229,9 +233,11 @@ def _rounded(values: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _fill_planes(fill: Fill, image: Tensor, planes: Tensor) -> Tensor | None:
     """The fill as a tensor that broadcasts against planes [n, c, h, w]; None where it is zero."""
+    if fill == 0:
+        return None
     values = torch.as_tensor(fill, dtype=torch.float64)
     if values.numel() == 1:
-        return None if float(values) == 0 else values.reshape(1, 1, 1).to(image.device, compute_dtype(image.dtype))
+        return values.reshape(1, 1, 1).to(image.device, compute_dtype(image.dtype))
     if image.ndim < 3 or image.shape[-3] != values.numel():
         raise ValueError(
             f"warp: fill has {values.numel()} values, the image of shape {tuple(image.shape)} does not have that many "

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.utils.data import get_worker_info
 from torchvision import tv_tensors
 from torchvision.transforms import v2
-from torchvision.transforms.v2.functional import get_size, is_pure_tensor
+from torchvision.transforms.v2.functional import is_pure_tensor
 
 from randfield import affine, fields, functional
 from randfield.fields import Bound, Spectrum, matern, power_law, squared_exponential
@@ -62,6 +62,34 @@ Params = dict[str, Any]
 # ----------------------------------------------------------------------------------------------------------- drawing
 
 
+@dataclasses.dataclass
+class Source:
+    """Where the random numbers of one draw come from, and for whom: one draw for all, or one for each of a batch.
+
+    Numbers for all are Python floats, for which nothing runs on a device. Those of a batch, or of a generator that
+    lives on a device, are tensors there, whose values the host never asks for.
+    """
+
+    device: torch.device
+    batch: tuple[int, ...] = ()
+    generator: torch.Generator | None = None
+
+    @property
+    def on_host(self) -> bool:
+        return not self.batch and (self.generator is None or self.generator.device.type == "cpu")
+
+    def uniform(self, n: int) -> list[Any]:
+        """n numbers in [0, 1): floats, or tensors of the batch's shape."""
+        home = torch.device("cpu") if self.on_host else self.device
+        at = home if self.generator is None else self.generator.device
+        numbers = torch.rand((*self.batch, n), generator=self.generator, device=at)
+        return numbers.tolist() if self.on_host else list(numbers.to(home).unbind(-1))
+
+    def together(self, numbers: list[Any]) -> Any:
+        """Such numbers as an entry of the params: a list, or a tensor [*batch, n]."""
+        return numbers if self.on_host else torch.stack(numbers, -1)
+
+
 class FieldLaw:
     """How a transform draws its fields: the ranges of gamma and alpha, the spectrum, the torus and the bound.
 
@@ -85,18 +113,10 @@ class FieldLaw:
         self.bound = bound
         self.strongest = max(high for _, high in alpha)
         self._roughest = spectrum or power_law(min(low for low, _ in gamma))
-        self._low_high = torch.tensor([*gamma, *alpha]).T.contiguous()
+        self._ranges = [*gamma, *alpha]
 
     def draw(
-        self,
-        size: tuple[int, int],
-        *,
-        unseen: float,
-        p: float = 1.0,
-        share: float = 1.0,
-        batch: tuple[int, ...] = (),
-        generator: torch.Generator | None = None,
-        device: torch.device,
+        self, size: tuple[int, int], source: Source, *, unseen: float, p: float = 1.0, share: float = 1.0
     ) -> Params:
         """Fields for images of `size`, or {} for none; `share` scales alpha.
 
@@ -104,46 +124,64 @@ class FieldLaw:
         """
         if self.strongest == 0:
             return {}
-        at = generator.device if generator is not None else device if batch else torch.device("cpu")
-        uniform = torch.rand((*batch, 1 + self._low_high.shape[1]), generator=generator, device=at)
-        if not batch and at.type == "cpu" and float(uniform[0]) >= p:
+        coin, *uniform = source.uniform(1 + len(self._ranges))
+        drawn = [low + (high - low) * u for (low, high), u in zip(self._ranges, uniform, strict=True)]
+        gamma, alpha = drawn[: len(self.gamma)], [a * share for a in drawn[len(self.gamma) :]]
+        if not source.on_host:  # never ask the device: what is passed over has zero strength
+            alpha = [a * (coin < p) for a in alpha]
+        elif coin >= p:
             return {}
-        low, high = self._low_high.to(device)
-        drawn = torch.lerp(low, high, uniform[..., 1:].to(device))
-        gamma, alpha = drawn.split([len(self.gamma), len(self.alpha)], -1)
-        alpha = alpha * share
-        if batch or at.type != "cpu":  # never look at numbers on the device: what is passed over has zero strength
-            alpha = alpha * (uniform[..., :1] < p).to(device)
-        waves = fields.cutoff(
-            size, self._roughest, period=self.period, tolerance=min(unseen / (self.strongest * share), 1.0)
-        )
-        modes = fields.draw(
+        params = {"size": list(size), "alpha": source.together(alpha)}
+        spectrum = self.spectrum
+        if spectrum is None:
+            params["gamma"] = source.together(gamma)
+            one = source.on_host and len(gamma) == 1
+            spectrum = power_law(gamma[0] if one else torch.as_tensor(params["gamma"], device=source.device))
+        params["modes"] = fields.draw(
             size,
-            self.spectrum or power_law(gamma),
-            batch=(*batch, self.count),
+            spectrum,
+            batch=(*source.batch, self.count),
             period=self.period,
-            waves=waves,
-            generator=generator,
-            device=device,
+            waves=self._waves(size, unseen, gamma, alpha, share, source.on_host),
+            generator=source.generator,
+            device=source.device,
         )
-        params = {"size": list(size), "alpha": alpha, "modes": modes}
-        return params if self.spectrum is not None else params | {"gamma": gamma}
+        return params
+
+    def _waves(
+        self, size: tuple[int, int], unseen: float, gamma: list[Any], alpha: list[Any], share: float, known: bool
+    ) -> tuple[int, ...]:
+        """As many waves as the drawn gamma and alpha need; where these are on a device, as any could need."""
+        roughest, strongest = self._roughest, self.strongest * share
+        if known:
+            strongest = max(alpha)
+            if self.spectrum is None:  # by steps of a half, so that `cutoff` is asked few different questions
+                roughest = power_law(math.floor(2 * min(gamma)) / 2)
+        tolerance = min(unseen / max(strongest, 1e-9), 1.0)
+        return fields.cutoff(
+            size, roughest, period=self.period, tolerance=2.0 ** (math.floor(2 * math.log2(tolerance)) / 2)
+        )
 
     def evaluate(
         self, params: Params, size: tuple[int, int], device: torch.device
-    ) -> tuple[Float[Tensor, "*batch count h w"], Float[Tensor, "*batch #count 1 1"]]:
-        """The drawn fields on a grid of any size, and the factors that bring them to strength: g = phi · factor.
+    ) -> tuple[Float[Tensor, "*batch count h w"], Any]:
+        """The drawn fields on a grid of any size, and the factors (a number, or [*batch, fields or 1, 1, 1]) that
+        bring them to strength: g = phi · factor.
 
-        They are handed over apart because most callers can fold the product into a pass of their own.
+        They are handed over apart because callers can fold the product into a pass of their own; phi is theirs to keep.
         """
         modes = torch.as_tensor(params["modes"], dtype=torch.float32, device=device)
-        alpha = torch.as_tensor(params["alpha"], dtype=torch.float32, device=device)[..., None, None]
+        alpha = params["alpha"]
+        if isinstance(alpha, list) and len(alpha) == 1 and isinstance(alpha[0], float):
+            alpha = alpha[0]  # the usual case, and the cheapest
+        else:
+            alpha = torch.as_tensor(alpha, dtype=torch.float32, device=device)[..., None, None]
         phi = fields.evaluate(modes, size, period=self.period)
         if self.bound == "clip":
             return (phi / 3).clamp_(-1, 1), alpha
         if self.bound is None:
             return phi, alpha
-        drawn_for = (int(params["size"][0]), int(params["size"][1]))
+        drawn_for = _size_of(params)
         if size == drawn_for:
             return phi, alpha / fields.peak_of(phi, 2)
         # The same deformation at another size: measure the peak where it was drawn, cut what rises above it in between.
@@ -182,12 +220,12 @@ class LocalTransform(v2.Transform):
         size, device, batch = _layout(self._name, flat_inputs)
         if min(size) < 1:
             return {}
-        return self._draw(size, device, batch if self.per_sample else ())
+        return self._draw(size, Source(device, batch if self.per_sample else (), self._generator()))
 
-    def _draw(self, size: tuple[int, int], device: torch.device, batch: tuple[int, ...]) -> Params:
+    def _draw(self, size: tuple[int, int], source: Source) -> Params:
         raise NotImplementedError
 
-    def _source(self) -> torch.Generator | None:
+    def _generator(self) -> torch.Generator | None:
         worker = get_worker_info() if self.generator is not None else None
         if self.generator is not None and worker is not None and self._seeded_for != worker.seed:
             # Every worker holds a copy of the generator; left alone, all of them would draw the same numbers.
@@ -274,10 +312,14 @@ class _Warp(LocalTransform):
             good, bad = torch.where(holds, middle, good), torch.where(holds, bad, middle)
         return _weaker(params, torch.where(one, 1.0, good))
 
-    def _move(
+    def _moved(
         self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device
-    ) -> tuple[Tensor, Tensor]:
-        """Where the points x, y of the target come from."""
+    ) -> Float[Tensor, "*batch 2 h w"]:
+        """The planes of x and y where the points x, y of the target come from."""
+        raise NotImplementedError
+
+    def _farthest(self, size: tuple[int, int]) -> float:
+        """No source point is farther from the centre, in units."""
         raise NotImplementedError
 
     def grid(
@@ -293,9 +335,8 @@ class _Warp(LocalTransform):
         device = torch.device(device)
         if not params:
             return affine.identity_grid(size, device)
-        x, y = self._move(params, *affine.pixel_centres(size, device), size, device)
         # Stored as two planes, seen as pairs: quicker to write, and grid_sample reads it as gladly.
-        return torch.stack(torch.broadcast_tensors(x, y), -3).movedim(-3, -1)
+        return self._moved(params, *affine.pixel_centres(size, device), size, device).movedim(-3, -1)
 
     def transform(self, inpt: Any, params: Params) -> Any:
         if not params:
@@ -309,6 +350,7 @@ class _Warp(LocalTransform):
             interpolation=self.interpolation,
             padding=self.padding,
             fill=self._fill(inpt),
+            near=self._farthest(size) <= 3,
         )
 
 
@@ -341,6 +383,7 @@ class LocalWarp(_Warp):
     """
 
     field_count: ClassVar[int] = 2
+    _move: ClassVar[Callable[..., tuple[Tensor, Tensor]] | None] = None  # our own atoms': can write to given memory
 
     def __init__(
         self,
@@ -377,41 +420,38 @@ class LocalWarp(_Warp):
 
         Coordinates have their origin at the centre of the image, whose shorter side spans [-1, 1].
         """
-        raise NotImplementedError(f"{self._name}: a LocalWarp has to say how it moves points; define move(x, y, *g)")
+        if self._move is None:
+            raise NotImplementedError(f"{self._name} has to say how it moves points: define move(x, y, *g)")
+        return self._move(x, y, *g)
 
     def reach(self, width: float, height: float) -> float:
         """How far, in units, a field of one moves a point of an image that spans ±width, ±height; decides how many
         waves are worth having."""
         return max(width, height)
 
-    def _draw(
-        self,
-        size: tuple[int, int],
-        device: torch.device,
-        batch: tuple[int, ...],
-        *,
-        share: float = 1.0,
-        generator: torch.Generator | None = None,
-    ) -> Params:
+    def _draw(self, size: tuple[int, int], source: Source, share: float = 1.0) -> Params:
         height, width = size
         shorter = min(size)
         # A twentieth of a pixel, one standard deviation, at the largest alpha.
         unseen = 0.05 * (2 / shorter) / self.reach(width / shorter, height / shorter)
-        return self.law.draw(
-            size,
-            unseen=unseen,
-            p=self.p,
-            share=share,
-            batch=batch,
-            generator=generator or self._source(),
-            device=device,
-        )
+        return self.law.draw(size, source, unseen=unseen, p=self.p, share=share)
 
-    def _move(
-        self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device
-    ) -> tuple[Tensor, Tensor]:
+    def _moved(self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device) -> Tensor:
         phi, factor = self.law.evaluate(params, size, device)
-        return self.move(x, y, *(phi * factor).unbind(-3))
+        differentiated = torch.is_grad_enabled() and (phi.requires_grad or getattr(factor, "requires_grad", False))
+        if self._move is None or type(self).move is not LocalWarp.move or differentiated:
+            return torch.stack(torch.broadcast_tensors(*self.move(x, y, *(phi * factor).unbind(-3))), -3)
+        # The fields are ours: write over them rather than into new memory, which costs more than the arithmetic.
+        g = phi.mul_(factor)
+        planes = g if self.field_count == 2 else g.new_empty((*g.shape[:-3], 2, *size))
+        self._move(x, y, *g.unbind(-3), out=planes.unbind(-3))
+        return planes
+
+    def _farthest(self, size: tuple[int, int], share: float = 1.0) -> float:
+        height, width = size
+        corner = width / min(size), height / min(size)
+        bounded = self.bound is not None
+        return math.hypot(*corner) + share * self.law.strongest * self.reach(*corner) if bounded else math.inf
 
     def fields(
         self, params: Params, size: tuple[int, int], device: torch.device | str = "cpu"
@@ -432,8 +472,7 @@ class LocalRotate(LocalWarp):
 
     field_count = 1
 
-    def move(self, x: Tensor, y: Tensor, *g: Tensor) -> tuple[Tensor, Tensor]:
-        return affine.move_rotate(x, y, *g)
+    _move = staticmethod(affine.move_rotate)
 
     def reach(self, width: float, height: float) -> float:
         return math.pi * math.hypot(width, height)
@@ -448,8 +487,7 @@ class LocalScale(LocalWarp):
     torch.Size([8, 3, 37, 53])
     """
 
-    def move(self, x: Tensor, y: Tensor, *g: Tensor) -> tuple[Tensor, Tensor]:
-        return affine.move_scale(x, y, *g)
+    _move = staticmethod(affine.move_scale)
 
 
 class LocalShear(LocalWarp):
@@ -461,8 +499,7 @@ class LocalShear(LocalWarp):
     torch.Size([3, 37, 53])
     """
 
-    def move(self, x: Tensor, y: Tensor, *g: Tensor) -> tuple[Tensor, Tensor]:
-        return affine.move_shear(x, y, *g)
+    _move = staticmethod(affine.move_shear)
 
 
 class LocalTranslate(LocalWarp):
@@ -474,8 +511,7 @@ class LocalTranslate(LocalWarp):
     torch.Size([3, 37, 53])
     """
 
-    def move(self, x: Tensor, y: Tensor, *g: Tensor) -> tuple[Tensor, Tensor]:
-        return affine.move_translate(x, y, *g)
+    _move = staticmethod(affine.move_translate)
 
     def reach(self, width: float, height: float) -> float:
         return 1.0
@@ -537,56 +573,56 @@ class LocalAffine(_Warp):
     def _settings(self) -> dict[str, Any]:
         return super()._settings() | {"transforms": self._atoms}
 
-    def _draw(self, size: tuple[int, int], device: torch.device, batch: tuple[int, ...]) -> Params:
-        generator, n = self._source(), len(self.transforms)
-        at = generator.device if generator is not None else device if batch else torch.device("cpu")
-        uniform = torch.rand((*batch, 1 + n), generator=generator, device=at)
-        if not batch and at.type == "cpu" and float(uniform[0]) >= self.p:
+    def _draw(self, size: tuple[int, int], source: Source) -> Params:
+        n = len(self.transforms)
+        coin, *turns = source.uniform(1 + n)
+        if source.on_host and coin >= self.p:
             return {}
-        atoms = [t._draw(size, device, batch, share=1 / math.sqrt(n), generator=generator) for t in self._atoms]
-        if batch or at.type != "cpu":
-            atoms = [_weaker(atom, (uniform[..., 0] < self.p).to(device)) for atom in atoms]
+        atoms = [atom._draw(size, source, share=1 / math.sqrt(n)) for atom in self._atoms]
+        if not source.on_host:
+            atoms = [_weaker(atom, coin < self.p) for atom in atoms]
         if self.order == "given":
-            return {"atoms": atoms, "order": list(range(n))}
-        order = uniform[..., 1:].argsort(-1)
-        return {"atoms": atoms, "order": order.to(device) if batch or at.type != "cpu" else order.tolist()}
+            order: Any = list(range(n))
+        elif source.on_host:
+            order = sorted(range(n), key=turns.__getitem__)
+        else:
+            order = torch.stack(turns, -1).argsort(-1)
+        return {"atoms": atoms, "order": order}
 
-    def _move(
-        self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device
-    ) -> tuple[Tensor, Tensor]:
-        moves = [_mover(atom, drawn, size, device) for atom, drawn in zip(self._atoms, params["atoms"], strict=True)]
-        order = params["order"]
-        if isinstance(order, list) and all(isinstance(i, int) for i in order):
-            for index in reversed(order):
-                x, y = moves[index](x, y)
-            return x, y
+    def _moved(self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device) -> Tensor:
+        drawn, order = list(zip(self._atoms, params["atoms"], strict=True)), params["order"]
+        planes = torch.stack(torch.broadcast_tensors(x, y), -3)
+        if isinstance(order, list) and all(isinstance(turn, int) for turn in order):
+            for turn in reversed(order):
+                atom, its = drawn[turn]
+                if its:
+                    x, y = planes.unbind(-3)
+                    planes = atom._moved(its, x, y, size, device)
+            return planes
         # Every sample in its own order: at each step do all atoms and keep for each sample the one whose turn it is.
-        turns = torch.as_tensor(order, device=device)[..., None, None]
-        for turn in reversed(range(len(moves))):
-            moved = [move(x, y) for move in moves]
-            mine = turns[..., turn, :, :]
-            for index, (x_moved, y_moved) in enumerate(moved):
-                x = torch.where(mine == index, x_moved, x) if index else x_moved
-                y = torch.where(mine == index, y_moved, y) if index else y_moved
-        return x, y
+        turns = torch.as_tensor(order, device=device)[..., None, None, None]
+        fields = [atom.fields(its, size, device).unbind(-3) if its else () for atom, its in drawn]
+        for step in reversed(range(len(drawn))):
+            x, y = planes.unbind(-3)
+            for index, ((atom, its), g) in enumerate(zip(drawn, fields, strict=True)):
+                if its:
+                    moved = torch.stack(atom.move(x, y, *g), -3)
+                    planes = torch.where(turns[..., step, :, :, :] == index, moved, planes)
+        return planes
 
-
-Mover = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-
-
-def _mover(atom: LocalWarp, params: Params, size: tuple[int, int], device: torch.device) -> Mover:
-    """An atom of a composite with its fields in hand."""
-    if not params:
-        return lambda x, y: (x, y)
-    g = atom.fields(params, size, device).unbind(-3)
-    return lambda x, y: atom.move(x, y, *g)
+    def _farthest(self, size: tuple[int, int]) -> float:
+        start = math.hypot(*size) / min(size)
+        share = 1 / math.sqrt(len(self.transforms))
+        return start * math.prod(atom._farthest(size, share) / start for atom in self._atoms)
 
 
 def _weaker(params: Params, factor: Tensor) -> Params:
     """The same draw with alpha multiplied, by one factor for each sample of the batch."""
     if "atoms" in params:
         return params | {"atoms": [_weaker(atom, factor) for atom in params["atoms"]]}
-    return params | {"alpha": params["alpha"] * factor.unsqueeze(-1)} if params else params
+    if not params:
+        return params
+    return params | {"alpha": torch.as_tensor(params["alpha"], device=factor.device) * factor.unsqueeze(-1)}
 
 
 def _size_of(params: Params) -> tuple[int, int]:
@@ -626,10 +662,10 @@ class _Color(LocalTransform):
         self.spectrum, self.period, self.bound = _checked_law(self._name, spectrum, period, bound)
         self.law = FieldLaw(len(alphas), gammas, alphas, self.spectrum, self.period, self.bound)
 
-    def _draw(self, size: tuple[int, int], device: torch.device, batch: tuple[int, ...]) -> Params:
+    def _draw(self, size: tuple[int, int], source: Source) -> Params:
         # A quarter of a grey level, one standard deviation; a turn of the hue takes a channel up and down six times.
         unseen = 0.25 / 255 / (6 if "hue" in self._channels else 1)
-        return self.law.draw(size, unseen=unseen, p=self.p, batch=batch, generator=self._source(), device=device)
+        return self.law.draw(size, source, unseen=unseen, p=self.p)
 
     def transform(self, inpt: Any, params: Params) -> Any:
         if not params:
@@ -884,7 +920,7 @@ def _require_one_of(name: str, argument: str, value: object, allowed: tuple[str,
 def _layout(name: str, inputs: list[Any]) -> tuple[tuple[int, int], torch.device, tuple[int, ...]]:
     """Size, device and batch of a sample. The batch is what leads an image's [C, H, W] or a video's [T, C, H, W];
     without either, all that leads the planes of a mask, the points [n, 2] or the boxes [n, 4]."""
-    sizes = {tuple(get_size(inpt)) for inpt in inputs}
+    sizes = {_size(inpt) for inpt in inputs}
     if len(sizes) > 1:
         raise ValueError(
             f"{name}: the parts of a sample must have one size, got (height, width) {sorted(sizes)}; resize them, "
@@ -909,3 +945,13 @@ def _layout(name: str, inputs: list[Any]) -> tuple[tuple[int, int], torch.device
             else:
                 device, batch = torch.device("cpu"), ()
     return (height, width), device, batch
+
+
+def _size(inpt: Any) -> tuple[int, int]:
+    if isinstance(inpt, tv_tensors.KeyPoints | tv_tensors.BoundingBoxes):
+        height, width = inpt.canvas_size
+    elif isinstance(inpt, Tensor):
+        height, width = inpt.shape[-2:]
+    else:
+        width, height = inpt.size
+    return height, width
