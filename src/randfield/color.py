@@ -65,8 +65,8 @@ def _from_rgb(rgb: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     red, green, blue = rgb.unbind(-3)
     value = torch.maximum(torch.maximum(red, green), blue)
     chroma = value - torch.minimum(torch.minimum(red, green), blue)
-    # Six times hue times chroma, as it is where red, green or blue is the largest; where two tie, red comes before green
-    # and green before blue, as in colorsys. `sign` and `lerp` choose: at this size `where` takes seven times as long.
+    # Six times hue times chroma, as it is where red, green or blue is the largest; where two tie, red comes before
+    # green and green before blue, as in colorsys. `sign` and `lerp` choose: `where` would take seven times as long.
     if_red, if_green, if_blue = green - blue, (blue - red).add_(chroma, alpha=2), (red - green).add_(chroma, alpha=4)
     sixths = torch.lerp(if_red, torch.lerp(if_green, if_blue, (value - green).sign_()), (value - red).sign_())
     hue = (sixths / chroma.clamp_min(_NOT_ZERO)).mul_(1 / 6)

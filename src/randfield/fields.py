@@ -223,7 +223,7 @@ def evaluate(modes: Float[Tensor, "..."], size: tuple[int, ...], *, period: floa
     >>> evaluate(modes, (32, 32)).shape, evaluate(modes, (512, 512)).shape
     (torch.Size([32, 32]), torch.Size([512, 512]))
     """
-    with _full_precision(modes.device):
+    with full_precision(modes.device):
         for dim, n in zip(range(-1, -len(size) - 1, -1), reversed(size), strict=True):
             modes = _synthesise(modes, dim, n, period)
     return modes
@@ -248,7 +248,7 @@ def evaluate_at(
         _basis(points[..., axis] / length, (modes.shape[-axis - 1] - 1) // 2)
         for axis, length in enumerate(reversed(_torus(size, period)))
     ]
-    with _full_precision(modes.device):
+    with full_precision(modes.device):
         values = modes.flatten(-len(size), -2) if len(size) > 1 else modes.unsqueeze(-2)
         values = bases[0] @ values.mT  # [*batch, n, all modes of the other axes]
         for axis, basis in enumerate(bases[1:], start=1):
@@ -300,7 +300,7 @@ def _synthesise(modes: Tensor, dim: int, n: int, period: float) -> Tensor:
     return (basis @ modes.flatten(dim + 1)).unflatten(-1, modes.shape[dim + 1 :])
 
 
-def _full_precision(device: torch.device) -> torch.autocast | nullcontext[None]:
+def full_precision(device: torch.device) -> torch.autocast | nullcontext[None]:
     """Leave autocast for a while: a matrix product in bfloat16 would move pixels by tenths of a pixel."""
     if torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)

@@ -189,22 +189,11 @@ class FieldLaw:
         return (phi / peak).clamp_(-1, 1), alpha
 
 
-class LocalTransform(v2.Transform):
-    """What all local transforms share: drawing once and applying purely, per call or per sample; a config.
+class Drawn(v2.Transform):
+    """A transform that draws for a call or for each sample, and whose settings are plain data."""
 
-    Args:
-        p: probability of being applied.
-        per_sample: draw for each sample of the leading dimensions (with `p` for each) rather than once for all of them.
-            The frames of a video always move together.
-        generator: source of the randomness, PyTorch's own by default, which a `DataLoader` seeds for every worker
-            and epoch. In a worker, a generator of your own goes on from its seed and the worker's.
-    """
-
-    def __init__(self, *, p: float = 1.0, per_sample: bool = False, generator: torch.Generator | None = None) -> None:
+    def __init__(self, *, per_sample: bool, generator: torch.Generator | None) -> None:
         super().__init__()
-        if not 0 <= p <= 1:
-            raise ValueError(f"{self._name}: p is a probability in [0, 1], got {p!r}")
-        self.p = float(p)
         self.per_sample = bool(per_sample)
         self.generator = generator
         self._seeded_for: int | None = None
@@ -212,18 +201,6 @@ class LocalTransform(v2.Transform):
     @property
     def _name(self) -> str:
         return type(self).__name__
-
-    def make_params(self, flat_inputs: list[Any]) -> Params:
-        """Draw for these inputs, of which only size, device and leading dimensions matter."""
-        if not flat_inputs:
-            return {}
-        size, device, batch = _layout(self._name, flat_inputs)
-        if min(size) < 1:
-            return {}
-        return self._draw(size, Source(device, batch if self.per_sample else (), self._generator()))
-
-    def _draw(self, size: tuple[int, int], source: Source) -> Params:
-        raise NotImplementedError
 
     def _generator(self) -> torch.Generator | None:
         worker = get_worker_info() if self.generator is not None else None
@@ -251,6 +228,37 @@ class LocalTransform(v2.Transform):
 
     def __repr__(self) -> str:  # nn.Module would put nested transforms on lines that do not evaluate
         return f"{self._name}({self.extra_repr()})"
+
+
+class LocalTransform(Drawn):
+    """What all local transforms share: drawing once and applying purely, per call or per sample; a config.
+
+    Args:
+        p: probability of being applied.
+        per_sample: draw for each sample of the leading dimensions (with `p` for each) rather than once for all of them.
+            The frames of a video always move together.
+        generator: source of the randomness, PyTorch's own by default, which a `DataLoader` seeds for every worker
+            and epoch. In a worker, a generator of your own goes on from its seed and the worker's.
+    """
+
+    def __init__(self, *, p: float = 1.0, per_sample: bool = False, generator: torch.Generator | None = None) -> None:
+        super().__init__(per_sample=per_sample, generator=generator)
+        if not 0 <= p <= 1:
+            raise ValueError(f"{self._name}: p is a probability in [0, 1], got {p!r}")
+        self.p = float(p)
+
+    def make_params(self, flat_inputs: list[Any]) -> Params:
+        """Draw for these inputs, of which only size, device and leading dimensions matter."""
+        if not flat_inputs:
+            return {}
+        size, device, batch = _layout(self._name, flat_inputs)
+        if min(size) < 1:
+            return {}
+        return self.draw(size, Source(device, batch if self.per_sample else (), self._generator()))
+
+    def draw(self, size: tuple[int, int], source: Source) -> Params:
+        """Params for images of a size, from the given randomness."""
+        raise NotImplementedError
 
 
 # ---------------------------------------------------------------------------------------------------------- geometry
@@ -289,12 +297,12 @@ class _Warp(LocalTransform):
         self._fill = _fill_by_type(self._name, fill)
         self.fold_free = bool(fold_free)
 
-    def make_params(self, flat_inputs: list[Any]) -> Params:
-        params = super().make_params(flat_inputs)
-        if self.fold_free and params:
-            _, device, _ = _layout(self._name, flat_inputs)
-            params = self._without_folds(params, device)
-        return params
+    def draw(self, size: tuple[int, int], source: Source) -> Params:
+        params = self._draw(size, source)
+        return self._without_folds(params, source.device) if self.fold_free and params else params
+
+    def _draw(self, size: tuple[int, int], source: Source) -> Params:
+        raise NotImplementedError
 
     def _without_folds(self, params: Params, device: torch.device) -> Params:
         """Shrink alpha by the largest factor, to a thousandth, at which the grid the draw is made for does not fold."""
@@ -662,7 +670,7 @@ class _Color(LocalTransform):
         self.spectrum, self.period, self.bound = _checked_law(self._name, spectrum, period, bound)
         self.law = FieldLaw(len(alphas), gammas, alphas, self.spectrum, self.period, self.bound)
 
-    def _draw(self, size: tuple[int, int], source: Source) -> Params:
+    def draw(self, size: tuple[int, int], source: Source) -> Params:
         # A quarter of a grey level, one standard deviation; a turn of the hue takes a channel up and down six times.
         unseen = 0.25 / 255 / (6 if "hue" in self._channels else 1)
         return self.law.draw(size, source, unseen=unseen, p=self.p)
@@ -792,24 +800,23 @@ class LocalColorJitter(_Color):
 # ----------------------------------------------------------------------------------------------------------- configs
 
 
-def from_config(config: Mapping[str, Any]) -> LocalTransform:
+def from_config(config: Mapping[str, Any]) -> Any:
     """Build a transform from `{class name: its config}`.
 
     >>> from_config({"LocalTranslate": {"alpha": [0, 0.2], "p": 0.8}}).alpha
     (0.0, 0.2)
     """
-    classes = {c.__name__: c for c in _subclasses(LocalTransform) if not c.__name__.startswith("_")}
+    classes = {c.__name__: c for c in _subclasses(Drawn) if not c.__name__.startswith("_")}
     if len(config) != 1 or not set(config) <= classes.keys():
         raise ValueError(
             f"from_config: expected one of {', '.join(sorted(classes))} with its settings, such as "
             f"{{'LocalTranslate': {{'alpha': 0.2}}}}, got {dict(config)!r}"
         )
     ((name, settings),) = config.items()
-    built: LocalTransform = classes[name](**settings)
-    return built
+    return classes[name](**settings)
 
 
-def _subclasses(cls: type[LocalTransform]) -> set[type[LocalTransform]]:
+def _subclasses(cls: type[Drawn]) -> set[type[Drawn]]:
     return {cls}.union(*(_subclasses(c) for c in cls.__subclasses__()))
 
 
@@ -817,7 +824,7 @@ _SPECTRA = {c.__name__: c for c in (power_law, matern, squared_exponential)}
 
 
 def _plain(what: str, value: Any) -> Any:
-    if isinstance(value, LocalTransform):
+    if isinstance(value, Drawn):
         return {type(value).__name__: value.config}
     if isinstance(value, tuple | list):
         return [_plain(what, v) for v in value]

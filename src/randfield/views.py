@@ -1,0 +1,360 @@
+"""The paper's augmentation pipeline: SimCLR's views with a local transform inside (section 4).
+
+In order: random crop, resized to `size`; the local transform; horizontal flip (p 0.5); colour jitter (p 0.8); grey
+(p 0.2); Gaussian blur (p 0.5); normalisation. Distributions are SimCLR's, as in the pretraining code of its authors and
+of torchvision: every step equals torchvision's own functional with the same parameters, which the tests check.
+
+Two ways in. An image (PIL, or uint8 or float [3, H, W]) becomes views in a `DataLoader` worker. A batch [B, 3, H, W],
+uint8 or float, becomes views on the device that holds it, every sample with its own draws. Both draw by the same code.
+What was drawn is applied sample by sample on the CPU, where an image fits the cache and what is not to be done is
+skipped; on an accelerator it is applied to all at once, without the host ever asking what was drawn: a step that a
+sample skips gets the parameters that change nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import PIL.Image
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torchvision import tv_tensors
+from torchvision.transforms.v2 import functional as tvf
+
+from randfield import color, fields
+from randfield.transforms import Drawn, LocalTransform, Params, Source, from_config
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Shaped
+
+__all__ = ["SimCLRViews"]
+
+# https://github.com/pytorch/examples/blob/main/imagenet/main.py
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_GREY = (0.2989, 0.587, 0.114)  # ITU-R 601-2 luma, as torchvision has it
+_RATIO = (3 / 4, 4 / 3)
+_BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)
+
+
+class SimCLRViews(Drawn):
+    """SimCLR's random views of an image or of a batch, with a local transform after the crop.
+
+    Accepts PIL images (converted to RGB), uint8 or float tensors and `Image`s [3, H, W] (one channel is repeated), and
+    batches of tensors [B, 3, H, W] on any device. Floats are colours in [0, 1]. Returns a list of `n_views` float32
+    tensors [3, size, size] or [B, 3, size, size]. Inside a sample, labels and whatever else pass through:
+    `views((image, 7))` is `([view, view], 7)`.
+
+    Args:
+        size: side of the views in pixels.
+        local: a local transform such as `LocalTranslate(p=0.8)`, or its config; None for SimCLR as it was.
+        n_views: how many views of each image.
+        strength: of the colour jitter; SimCLR's s. Brightness, contrast and saturation vary by ±0.8 s, hue by ±0.2 s.
+        blur: whether half of the views are blurred, with sigma from 0.1 to 2 pixels over a tenth of the image.
+        crop_scale: range of the crop's share of the image's area.
+        normalize: by the mean and deviation of ImageNet's colours; else views stay in [0, 1].
+        per_sample: own draws for every sample of a batch, the rule in SimCLR; else one draw for each view.
+        generator: source of the randomness, see `LocalTransform`; the local transform draws from it too.
+
+    >>> from randfield import LocalTranslate
+    >>> views = SimCLRViews(32, LocalTranslate(p=0.8))
+    >>> [view.shape for view in views(torch.randint(0, 256, (3, 37, 53), dtype=torch.uint8))]
+    [torch.Size([3, 32, 32]), torch.Size([3, 32, 32])]
+    >>> [view.shape for view in views(torch.rand(8, 3, 37, 53))]
+    [torch.Size([8, 3, 32, 32]), torch.Size([8, 3, 32, 32])]
+    """
+
+    _transformed_types = (tvf.is_pure_tensor, PIL.Image.Image, tv_tensors.Image)
+
+    def __init__(
+        self,
+        size: int = 224,
+        local: LocalTransform | Mapping[str, Any] | None = None,
+        *,
+        n_views: int = 2,
+        strength: float = 1.0,
+        blur: bool = True,
+        crop_scale: Sequence[float] = (0.08, 1.0),
+        normalize: bool = True,
+        per_sample: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(per_sample=per_sample, generator=generator)
+        if size < 1 or n_views < 1:
+            raise ValueError(
+                f"SimCLRViews: size and n_views must be at least 1, got size={size!r}, n_views={n_views!r}"
+            )
+        if not 0 <= strength <= 1.25:
+            raise ValueError(
+                f"SimCLRViews: strength must be in [0, 1.25], got {strength!r}; at 1.25 brightness reaches from 0 to 2"
+            )
+        low, high = crop_scale
+        if not 0 < low <= high <= 1:
+            raise ValueError(f"SimCLRViews: crop_scale must be a (low, high) range in (0, 1], got {crop_scale!r}")
+        local = from_config(local) if isinstance(local, Mapping) else local
+        if local is not None and not isinstance(local, LocalTransform):
+            raise ValueError(
+                f"SimCLRViews: local must be a local transform such as LocalTranslate(p=0.8) or None, got {local!r}; put "
+                "other transforms before or after the views"
+            )
+        self.size = int(size)
+        self.local = local
+        self.n_views = int(n_views)
+        self.strength = float(strength)
+        self.blur = bool(blur)
+        self.crop_scale = (float(low), float(high))
+        self.normalize = bool(normalize)
+
+    # -- drawing
+
+    def make_params(self, flat_inputs: list[Any]) -> Params:
+        """What each view does to each sample: {"views": [{step: one entry for each sample}, …]}.
+
+        A step that is skipped has the entry that changes nothing: a factor of one, a sigma of zero.
+        """
+        if not flat_inputs:
+            return {}
+        shapes = {_batch_and_size(inpt) for inpt in flat_inputs}
+        if len(shapes) > 1:
+            raise ValueError(f"SimCLRViews: the images of a sample must have one shape, got {sorted(shapes)}")
+        ((batch, height, width),) = shapes
+        device = next((inpt.device for inpt in flat_inputs if isinstance(inpt, Tensor)), torch.device("cpu"))
+        samples = batch if self.per_sample and batch is not None else 1
+        generator = self._generator()
+        numbers = self._draw_steps(self.n_views * samples, height, width, device, generator)
+        if device.type == "cpu":
+            numbers = {step: drawn.tolist() for step, drawn in numbers.items()}
+        views: list[Params] = [
+            {step: drawn[view * samples : (view + 1) * samples] for step, drawn in numbers.items()}
+            for view in range(self.n_views)
+        ]
+        if self.local is not None:
+            size = (self.size, self.size)
+            source = Source(device, (samples,), generator)
+            for view in views:
+                if device.type == "cpu":
+                    one = Source(device, (), generator)
+                    view["local"] = [self.local.draw(size, one) for _ in range(samples)]
+                else:
+                    view["local"] = self.local.draw(size, source)
+        return {"views": views}
+
+    def _draw_steps(
+        self, n: int, height: int, width: int, device: torch.device, generator: torch.Generator | None
+    ) -> dict[str, Tensor]:
+        """The parameters of every step but the local one, for n views."""
+        at = device if generator is None else generator.device
+        tries = 10
+        u = torch.rand((n, 2 * tries + 15), generator=generator, device=at).to(device)
+        area, aspect, rest = u.split([tries, tries, 15], -1)
+        low, high = self.crop_scale
+        top, left, flip, jitter, brightness, contrast, saturation, hue, grey, blur, sigma = rest[:, :11].unbind(-1)
+        order = rest[:, 11:].argsort(-1)
+
+        # torchvision's RandomResizedCrop: the first of ten tries that fits, else the largest central crop.
+        area = (low + (high - low) * area) * (height * width)
+        aspect = torch.exp(math.log(_RATIO[0]) + math.log(_RATIO[1] / _RATIO[0]) * aspect)
+        widths, heights = (area * aspect).sqrt().round(), (area / aspect).sqrt().round()
+        fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
+        first, any_fits = fits.float().argmax(-1, keepdim=True), fits.any(-1)
+        central_w = min(width, max(1, round(height * _RATIO[1])))
+        central_h = min(height, max(1, round(width / _RATIO[0])))
+        crop_w = torch.where(any_fits, widths.gather(-1, first).squeeze(-1), central_w)
+        crop_h = torch.where(any_fits, heights.gather(-1, first).squeeze(-1), central_h)
+        top = torch.where(any_fits, (top * (height - crop_h + 1)).floor(), (height - central_h) // 2)
+        left = torch.where(any_fits, (left * (width - crop_w + 1)).floor(), (width - central_w) // 2)
+
+        jittered, strength = jitter < 0.8, self.strength
+        factors = torch.stack([brightness, contrast, saturation], -1) * 2 - 1
+        factors = torch.where(jittered.unsqueeze(-1), (1 + 0.8 * strength * factors).clamp_min(0), 1.0)
+        return {
+            "crop": torch.stack([top, left, crop_h, crop_w], -1).long(),
+            "flip": flip < 0.5,
+            "order": order,
+            "factors": factors,
+            "hue": torch.where(jittered, 0.2 * strength * (hue * 2 - 1), 0.0),
+            "grey": (grey < 0.2).float(),
+            "sigma": torch.where((blur < 0.5) & self.blur, 0.1 + 1.9 * sigma, 0.0),
+        }
+
+    # -- applying
+
+    def transform(self, inpt: Any, params: Params) -> list[Tensor]:
+        image = _as_tensor(inpt)
+        if image.device.type != "cpu":
+            batched = image if image.ndim == 4 else image.unsqueeze(0)
+            views = [self._apply_to_all(batched, view) for view in params["views"]]
+            return views if image.ndim == 4 else [view.squeeze(0) for view in views]
+        if image.ndim == 3:
+            return [self._apply_to_one(image, {step: drawn[0] for step, drawn in v.items()}) for v in params["views"]]
+        views = []
+        for view in params["views"]:
+            out = image.new_empty((len(image), 3, self.size, self.size), dtype=torch.float32)
+            for index, sample in enumerate(image):
+                mine = {step: drawn[index if len(drawn) > 1 else 0] for step, drawn in view.items()}
+                out[index] = self._apply_to_one(sample, mine)
+            views.append(out)
+        return views
+
+    def _apply_to_one(self, image: Tensor, view: Params) -> Tensor:
+        """One view of one image on the CPU: [3, size, size], written over itself from the crop on."""
+        top, left, height, width = view["crop"]
+        crop = image[:, top : top + height, left : left + width]
+        x = tvf.resize(crop, [self.size, self.size], antialias=True)
+        x = x.to(torch.float32, copy=True) if x.is_floating_point() else x.to(torch.float32).div_(255)
+        x = x.expand(3, -1, -1).contiguous()
+        if view.get("local"):
+            assert self.local is not None
+            x = self.local.transform(x, view["local"])
+        if view["flip"]:
+            x = x.flip(-1)
+        for step in view["order"]:
+            if step == _HUE:
+                if view["hue"] != 0:
+                    x = color.shift(x, hue=x.new_tensor(view["hue"])).clamp_(0, 1)
+            elif (factor := view["factors"][step]) != 1:
+                if step == _BRIGHTNESS:
+                    x.mul_(factor)
+                elif step == _CONTRAST:
+                    mean = _luma(x.mean((-2, -1), keepdim=True))
+                    x.mul_(factor).add_(mean, alpha=1 - factor)
+                else:
+                    x.lerp_(_luma(x), 1 - factor)
+                x.clamp_(0, 1)
+        if view["grey"]:
+            x = _luma(x).expand(3, -1, -1).contiguous()
+        if view["sigma"]:
+            x = _blur(x, view["sigma"], self._blur_radius)
+        return self._normalised(x)
+
+    def _apply_to_all(self, images: Tensor, view: Params) -> Tensor:
+        """One view of every image at once, by dense arithmetic only: [B, 3, size, size]."""
+        n, _, height, width = images.shape
+        view = {
+            step: torch.as_tensor(drawn, device=images.device) for step, drawn in view.items() if step != "local"
+        } | {"local": view.get("local")}
+        top, left, crop_h, crop_w = view["crop"].unbind(-1)
+        x = images.to(torch.float32, copy=True)
+        if not images.is_floating_point():
+            x.div_(255)
+        rows = _resize_matrix(top, crop_h, height, self.size)
+        columns = _resize_matrix(left, crop_w, width, self.size)
+        with fields.full_precision(images.device):
+            x = (rows.unsqueeze(1) @ x @ columns.unsqueeze(1).mT).expand(n, 3, -1, -1)
+        if self.local is not None:
+            x = self.local.transform(x, view["local"])
+        each = (slice(None), None, None, None)
+        x = torch.where(view["flip"][each], x.flip(-1), x)
+        for turn in range(4):
+            step = view["order"][:, turn]
+            grey = _luma(x)
+            mean = grey.mean((-2, -1), keepdim=True)
+            other = torch.where((step == _SATURATION)[each], grey, torch.where((step == _CONTRAST)[each], mean, 0.0))
+            factor = view["factors"].gather(-1, step.clamp_max(_SATURATION).unsqueeze(-1)).squeeze(-1)
+            factor = torch.where(step == _HUE, 1.0, factor)
+            x = torch.lerp(other, x, factor[each]).clamp_(0, 1)
+            hue = torch.where(step == _HUE, view["hue"], 0.0)
+            x = color.shift(x, hue=hue[:, None, None]).clamp_(0, 1)
+        x = torch.lerp(x, _luma(x), view["grey"][each])
+        if self.blur:
+            blur = _blur_matrix(view["sigma"], self._blur_radius, self.size).unsqueeze(1)
+            with fields.full_precision(images.device):
+                x = blur @ x @ blur.mT
+        return self._normalised(x)
+
+    @property
+    def _blur_radius(self) -> int:
+        # SimCLR's kernel is a tenth of the image; reflection reaches no farther than the image.
+        return min(int(0.1 * self.size) // 2, self.size - 1)
+
+    def _normalised(self, x: Tensor) -> Tensor:
+        if not self.normalize:
+            return x
+        mean, deviation = _statistics(x.device)
+        return x.sub_(mean).div_(deviation)
+
+
+# --------------------------------------------------------------------------------------------------------------- steps
+
+
+def _luma(rgb: Float[Tensor, "*batch 3 h w"]) -> Float[Tensor, "*batch 1 h w"]:
+    red, green, blue = rgb.split(1, -3)
+    return (red * _GREY[0]).add_(green, alpha=_GREY[1]).add_(blue, alpha=_GREY[2])
+
+
+def _blur(x: Float[Tensor, "c h w"], sigma: float, radius: int) -> Float[Tensor, "c h w"]:
+    """Gaussian blur, mirrored at the edges, by adding shifted copies: at these widths a third of what conv2d takes."""
+    weights = [math.exp(-0.5 * (d / sigma) ** 2) for d in range(radius + 1)]
+    total = weights[0] + 2 * sum(weights[1:])
+    weights = [w / total for w in weights]
+    while len(weights) > 1 and weights[-1] < 1e-4:  # a fortieth of a grey level
+        weights.pop()
+    reach = len(weights) - 1
+    if reach == 0:
+        return x
+    for dim in (-1, -2):
+        n = x.shape[dim]
+        padded = F.pad(x, (reach, reach, 0, 0) if dim == -1 else (0, 0, reach, reach), mode="reflect")
+        x = padded.narrow(dim, reach, n) * weights[0]
+        for d in range(1, reach + 1):
+            x.add_(padded.narrow(dim, reach - d, n), alpha=weights[d])
+            x.add_(padded.narrow(dim, reach + d, n), alpha=weights[d])
+    return x
+
+
+def _blur_matrix(sigma: Float[Tensor, " b"], radius: int, n: int) -> Float[Tensor, "b n n"]:
+    """The same along one axis of n pixels as a matrix for each sample; the identity where sigma is zero."""
+    d = torch.arange(radius + 1, device=sigma.device)
+    weights = torch.exp(-0.5 * (d / sigma.clamp_min(1e-3).unsqueeze(-1)).square())
+    weights = weights / (2 * weights.sum(-1, keepdim=True) - weights[:, :1])
+    weights = F.pad(weights, (0, 1))  # what is farther away weighs nothing
+    i = torch.arange(n, device=sigma.device)
+    target, source = i.unsqueeze(-1), i
+    far = radius + 1
+    straight = (target - source).abs().clamp_max(far)
+    low = torch.where(source > 0, (target + source).clamp_max(far), far)  # mirrored at the first pixel's centre
+    high = torch.where(source < n - 1, (2 * (n - 1) - target - source).clamp_max(far), far)
+    return weights[:, straight] + weights[:, low] + weights[:, high]
+
+
+def _resize_matrix(
+    start: Shaped[Tensor, " b"], length: Shaped[Tensor, " b"], n: int, size: int
+) -> Float[Tensor, "b size n"]:
+    """Antialiased bilinear resampling of n pixels' `length` from `start` to `size`, as a matrix for each sample."""
+    scale = (length / size).unsqueeze(-1)
+    centre = (torch.arange(size, device=start.device) + 0.5) * scale
+    pixel = torch.arange(n, device=start.device) - start.unsqueeze(-1)
+    distance = (pixel.unsqueeze(1) + 0.5 - centre.unsqueeze(-1)).abs() / scale.unsqueeze(-1).clamp_min(1)
+    inside = (pixel >= 0) & (pixel < length.unsqueeze(-1))
+    weight = (1 - distance).clamp_min(0) * inside.unsqueeze(1)
+    return weight / weight.sum(-1, keepdim=True)
+
+
+@lru_cache(maxsize=16)
+@torch.inference_mode(mode=False)
+def _statistics(device: torch.device) -> tuple[Tensor, Tensor]:
+    mean, deviation = (torch.tensor(values).reshape(3, 1, 1).to(device) for values in (_MEAN, _STD))
+    return mean, deviation
+
+
+# -------------------------------------------------------------------------------------------------------------- inputs
+
+
+def _batch_and_size(inpt: Any) -> tuple[int | None, int, int]:
+    if isinstance(inpt, PIL.Image.Image):
+        return None, inpt.height, inpt.width
+    shape = tuple(inpt.shape)
+    if len(shape) not in (3, 4) or shape[-3] not in (1, 3) or min(shape[-2:]) < 1:
+        raise ValueError(f"SimCLRViews: expected images [3, H, W] or a batch [B, 3, H, W] in RGB, got shape {shape}")
+    if inpt.dtype != torch.uint8 and not inpt.is_floating_point():
+        raise ValueError(f"SimCLRViews: expected uint8 or floating-point colours, got {inpt.dtype}")
+    return (shape[0] if len(shape) == 4 else None), shape[-2], shape[-1]
+
+
+def _as_tensor(inpt: Any) -> Tensor:
+    if isinstance(inpt, PIL.Image.Image):
+        return tvf.pil_to_tensor(inpt if inpt.mode == "RGB" else inpt.convert("RGB"))
+    return inpt.as_subclass(Tensor)
