@@ -4,7 +4,7 @@ A homogeneous, isotropic Gaussian field is white noise coloured by a power spect
 short sum of waves, and make it a picture only when someone asks for pixels. On a torus, with the orthonormal real
 Fourier basis along each axis
 
-    u_0 = 1,   u_n = √2 cos(2π n s / period),   u_{K+n} = √2 sin(2π n s / period),   n = 1 … K,
+    u_0 = 1,   u_n = √2 cos(2π n s / period),   u_{K+n} = -√2 sin(2π n s / period),   n = 1 … K,
 
 where s in [-1/2, 1/2] runs along the image, a field is (here with two axes)
 
@@ -74,9 +74,10 @@ class power_law:
     gamma: float | Tensor
 
     def __call__(self, k: Tensor) -> Tensor:
-        if isinstance(self.gamma, Tensor):
-            return k.pow(-self.gamma.to(k).reshape(*self.gamma.shape, *(1,) * k.ndim))
-        return k.pow(-self.gamma)
+        gamma = self.gamma
+        if isinstance(gamma, Tensor):
+            gamma = gamma.to(k).reshape(*gamma.shape, *(1,) * k.ndim)
+        return (k.log() * -gamma).exp_()  # a third of the time of `pow`
 
 
 @dataclass(frozen=True)
@@ -150,10 +151,10 @@ def draw(
     device = torch.device("cpu") if device is None else torch.device(device)
     k, weight = _lattice(waves, tuple(_torus(size, period)), device)
     deviation = (spectrum(k) * weight).sqrt_()
-    norm = torch.linalg.vector_norm(deviation, dim=tuple(range(-k.ndim, 0)), keepdim=True)
+    deviation = deviation / torch.linalg.vector_norm(deviation, dim=tuple(range(-k.ndim, 0)), keepdim=True)
     at = device if generator is None else generator.device
     noise = torch.randn((*batch, *k.shape), generator=generator, device=at)
-    return noise.to(device).mul_(deviation).div_(norm)
+    return noise.to(device).mul_(deviation)
 
 
 def nyquist(size: tuple[int, ...], period: float = 1.0) -> tuple[int, ...]:
@@ -261,7 +262,7 @@ def _basis(turns: Tensor, waves: int) -> Tensor:
     """u_0 … u_2K at positions given in turns of the torus: [..., 2K+1]."""
     angle = (2 * math.pi) * turns.unsqueeze(-1) * torch.arange(1, waves + 1, device=turns.device)
     root = math.sqrt(2)
-    return torch.cat([torch.ones_like(turns).unsqueeze(-1), angle.cos() * root, angle.sin() * root], -1)
+    return torch.cat([torch.ones_like(turns).unsqueeze(-1), angle.cos() * root, angle.sin() * -root], -1)
 
 
 @lru_cache(maxsize=256)
@@ -290,7 +291,7 @@ def _synthesise(modes: Tensor, dim: int, n: int, period: float) -> Tensor:
         even, odd = modes.split([waves + 1, waves], dim)
         odd = torch.cat([torch.zeros_like(odd.narrow(dim, 0, 1)), odd], dim)
         shift = _half_pixel_shift(n, torus, waves, modes.device).reshape(-1, *(1,) * (-dim - 1))
-        spectrum = torch.complex(even, -odd) * shift
+        spectrum = torch.complex(even, odd).mul_(shift)
         return torch.fft.irfft(spectrum, n=torus, dim=dim, norm="forward").narrow(dim, 0, n)
     if dim == -1:
         return modes @ _grid_basis(n, waves, period, modes.device, True)

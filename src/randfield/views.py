@@ -61,7 +61,7 @@ class SimCLRViews(Drawn):
 
     >>> from randfield import LocalTranslate
     >>> views = SimCLRViews(32, LocalTranslate(p=0.8))
-    >>> [view.shape for view in views(torch.randint(0, 256, (3, 37, 53), dtype=torch.uint8))]
+    >>> [view.shape for view in views(torch.rand(3, 37, 53))]
     [torch.Size([3, 32, 32]), torch.Size([3, 32, 32])]
     >>> [view.shape for view in views(torch.rand(8, 3, 37, 53))]
     [torch.Size([8, 3, 32, 32]), torch.Size([8, 3, 32, 32])]
@@ -124,7 +124,7 @@ class SimCLRViews(Drawn):
         device = next((inpt.device for inpt in flat_inputs if isinstance(inpt, Tensor)), torch.device("cpu"))
         samples = batch if self.per_sample and batch is not None else 1
         generator = self._generator()
-        numbers = self._draw_steps(self.n_views * samples, height, width, device, generator)
+        numbers: dict[str, Any] = self._draw_steps(self.n_views * samples, height, width, device, generator)
         if device.type == "cpu":
             numbers = {step: drawn.tolist() for step, drawn in numbers.items()}
         views: list[Params] = [
