@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export NO_ALBUMENTATIONS_UPDATE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow format clean
+.PHONY: help demo test test-slow bench format clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -22,6 +22,9 @@ test: $(VENV)/tested ## ruff, strict types, and the tests with README and docstr
 
 test-slow: $(VENV)/tested ## the large and long tests, speed ratios among them, one at a time
 	$(BIN)/pytest -q -m slow
+
+bench: $(VENV)/benched ## peers and randfield in one run, ten minutes or more: tables, JSON and charts in runs/bench
+	$(BIN)/python -m benchmarks $(BENCH)
 
 format: $(VENV)/tested ## format and fix what ruff can fix
 	$(BIN)/ruff check --fix .
@@ -44,4 +47,8 @@ $(VENV)/installed: $(VENV)/python pyproject.toml
 
 $(VENV)/tested: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --group test
+	@touch $@
+
+$(VENV)/benched: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@

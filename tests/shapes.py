@@ -42,7 +42,7 @@ def _is_shaped(hint: Any) -> bool:
 
 
 def _check(function: Callable[..., Any], name: str, value: Any, hint: Any) -> None:
-    if hint is None:
+    if hint is None or not _is_shaped(hint):
         return
     if typing.get_origin(hint) is tuple:
         for part, part_hint in zip(value, typing.get_args(hint), strict=True):

@@ -4,7 +4,7 @@ A homogeneous, isotropic Gaussian field is white noise coloured by a power spect
 short sum of waves, and make it a picture only when someone asks for pixels. On a torus, with the orthonormal real
 Fourier basis along each axis
 
-    u_0 = 1,   u_n = √2 cos(2π n s / period),   u_{K+n} = -√2 sin(2π n s / period),   n = 1 … K,
+    u_0 = 1,   u_n = √2 cos(2π n s / period),   u_{K+n} = √2 sin(2π n s / period),   n = 1 … K,
 
 where s in [-1/2, 1/2] runs along the image, a field is (here with two axes)
 
@@ -72,6 +72,10 @@ class power_law:
     """
 
     gamma: float | Tensor
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.gamma, Tensor) and not math.isfinite(self.gamma):
+            raise ValueError(f"power_law: gamma must be a finite number, got {self.gamma!r}")
 
     def __call__(self, k: Tensor) -> Tensor:
         gamma = self.gamma
@@ -150,10 +154,10 @@ def draw(
     waves = nyquist(size, period) if waves is None else waves
     device = torch.device("cpu") if device is None else torch.device(device)
     k, weight = _lattice(waves, tuple(_torus(size, period)), device)
-    deviation = (spectrum(k) * weight).sqrt_()
+    deviation = (_power(spectrum, k) * weight).sqrt_()
     deviation = deviation / torch.linalg.vector_norm(deviation, dim=tuple(range(-k.ndim, 0)), keepdim=True)
     at = device if generator is None else generator.device
-    noise = torch.randn((*batch, *k.shape), generator=generator, device=at)
+    noise = torch.randn((*batch, *k.shape), generator=generator, device=at, dtype=torch.float32)
     return noise.to(device).mul_(deviation)
 
 
@@ -162,23 +166,30 @@ def nyquist(size: tuple[int, ...], period: float = 1.0) -> tuple[int, ...]:
     return tuple(max(1, (math.ceil(n * period) - 1) // 2) for n in size)
 
 
-@lru_cache(maxsize=256)
 def cutoff(
     size: tuple[int, ...], spectrum: Spectrum, *, period: float = 1.0, tolerance: float = 0.0
 ) -> tuple[int, ...]:
     """The fewest waves per axis for which the standard deviation of all neglected ones is at most `tolerance`.
 
     `tolerance` is in units of the whole field's standard deviation. The cut is a rectangle in mode space, a square in
-    k. Runs on the CPU in double precision; cached, since every image of one size asks the same.
+    k. Works on the CPU in double precision; cached, since every image of one size asks the same.
 
     >>> cutoff((224, 224), power_law(8.0), tolerance=1e-3)
     (7, 7)
     """
+    try:
+        return _cutoff(size, spectrum, period, tolerance)
+    except TypeError:  # a callable that cannot be hashed
+        return _cutoff.__wrapped__(size, spectrum, period, tolerance)
+
+
+@lru_cache(maxsize=1024)
+def _cutoff(size: tuple[int, ...], spectrum: Spectrum, period: float, tolerance: float) -> tuple[int, ...]:
     waves, torus = nyquist(size, period), _torus(size, period)
     k, weight = _lattice(waves, tuple(torus), torch.device("cpu"))
-    power = spectrum(k).double() * weight
+    power = _power(spectrum, k).double() * weight
     # Each mode belongs to the smallest rectangle that holds it, numbered by the waves of the shortest axis.
-    shortest, rings = min(torus), torch.zeros(())
+    shortest, rings = min(torus), torch.zeros((), dtype=torch.float32)
     for n, length in zip(waves, torus, strict=True):
         rings = torch.maximum(rings.unsqueeze(-1), torch.ceil(_wave_numbers(n) * (shortest / length) - 1e-6))
     if not power.sum() > 0:
@@ -196,21 +207,26 @@ def _torus(size: tuple[int, ...], period: float) -> list[float]:
     return [2 * period * n / min(size) for n in size]
 
 
+def _power(spectrum: Spectrum, k: Tensor) -> Tensor:
+    # A power law has no scale: measured from about the longest wave, its powers stay in the range of float32.
+    return spectrum(k / k.flatten()[1] if isinstance(spectrum, power_law) else k)
+
+
 # The caches below must hold ordinary tensors even when first filled under `torch.inference_mode`.
 @lru_cache(maxsize=256)
 @torch.inference_mode(mode=False)
 def _lattice(waves: tuple[int, ...], torus: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
     """The wave number k of every mode, and its weight: one, but for the mean, which has none (and any k > 0)."""
-    square = torch.zeros(())
+    square = torch.zeros((), dtype=torch.float32)
     for n, length in zip(waves, torus, strict=True):
         square = square.unsqueeze(-1) + (_wave_numbers(n) / length).square()
-    weight = (square > 0).float()
+    weight = (square > 0).to(torch.float32)
     return torch.where(square > 0, square, 1.0).sqrt().to(device), weight.to(device)
 
 
 def _wave_numbers(waves: int) -> Tensor:
     """How often each function of the basis along one axis goes round the torus: 0, 1 … K, 1 … K."""
-    n = torch.arange(waves + 1)
+    n = torch.arange(waves + 1, dtype=torch.float32)
     return torch.cat([n, n[1:]])
 
 
@@ -262,7 +278,7 @@ def _basis(turns: Tensor, waves: int) -> Tensor:
     """u_0 … u_2K at positions given in turns of the torus: [..., 2K+1]."""
     angle = (2 * math.pi) * turns.unsqueeze(-1) * torch.arange(1, waves + 1, device=turns.device)
     root = math.sqrt(2)
-    return torch.cat([torch.ones_like(turns).unsqueeze(-1), angle.cos() * root, angle.sin() * -root], -1)
+    return torch.cat([torch.ones_like(turns).unsqueeze(-1), angle.cos() * root, angle.sin() * root], -1)
 
 
 @lru_cache(maxsize=256)
@@ -289,7 +305,7 @@ def _synthesise(modes: Tensor, dim: int, n: int, period: float) -> Tensor:
     waves, torus = (count - 1) // 2, round(n * period)
     if count > _FFT_FROM and torus == n * period and count <= torus:
         even, odd = modes.split([waves + 1, waves], dim)
-        odd = torch.cat([torch.zeros_like(odd.narrow(dim, 0, 1)), odd], dim)
+        odd = torch.cat([torch.zeros_like(odd.narrow(dim, 0, 1)), odd], dim).neg_()
         shift = _half_pixel_shift(n, torus, waves, modes.device).reshape(-1, *(1,) * (-dim - 1))
         spectrum = torch.complex(even, odd).mul_(shift)
         return torch.fft.irfft(spectrum, n=torus, dim=dim, norm="forward").narrow(dim, 0, n)
@@ -364,6 +380,8 @@ def sample_field(
         raise ValueError(f"sample_field: alpha must be at least 0, got {alpha!r}; it bounds the field's magnitude")
     check_period("sample_field", period)
     check_bound("sample_field", bound)
+    if spectrum is not None:
+        check_spectrum("sample_field", spectrum)
     modes = draw(size, spectrum or power_law(gamma), batch=batch, period=period, generator=generator, device=device)
     phi = evaluate(modes, size, period=period)
     if bound == "peak":
@@ -371,6 +389,18 @@ def sample_field(
     elif bound == "clip":
         phi = (phi / 3).clamp(-1, 1)
     return phi * (alpha.to(phi).reshape(*batch, *(1,) * len(size)) if isinstance(alpha, Tensor) else alpha)
+
+
+def check_spectrum(name: str, spectrum: object) -> None:
+    expected = f"{name}: spectrum must be a callable from wave numbers k > 0 to power P(k) >= 0, such as power_law(8)"
+    if not callable(spectrum):
+        raise ValueError(f"{expected}, got {spectrum!r}")
+    k = torch.logspace(-1, 3, 33, dtype=torch.float32)
+    power = spectrum(k)
+    if not isinstance(power, Tensor) or power.shape != k.shape or not power.isfinite().all() or (power < 0).any():
+        raise ValueError(f"{expected}, got {spectrum!r}, which is not so for every k in [0.1, 1000]")
+    if not (power > 0).any():
+        raise ValueError(f"{expected}, got {spectrum!r}, which has no power for k in [0.1, 1000]")
 
 
 def check_period(name: str, period: float) -> None:

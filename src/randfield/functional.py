@@ -30,7 +30,7 @@ from torchvision.transforms.v2 import functional as tvf
 
 from randfield import color
 from randfield.affine import compose, folding, identity_grid, rotate, sampling_grid, scale, shear, translate
-from randfield.warp import Interpolation, Padding, compute_dtype, from_values, invert, pull
+from randfield.warp import Interpolation, Padding, compute_dtype, from_values, invert, pull, source_of
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -134,7 +134,7 @@ def _warp_pil(inpt: PIL.Image.Image, grid: Tensor, **options: Any) -> PIL.Image.
 @warp.register(tv_tensors.KeyPoints)
 def _warp_points(inpt: tv_tensors.KeyPoints, grid: Tensor, **options: Any) -> Tensor:
     points = inpt.as_subclass(Tensor)
-    size = (int(grid.shape[-3]), int(grid.shape[-2]))
+    size = _size(grid)
     moved = _invert_pixels(points, grid, inpt.canvas_size, centre=0.5) if points.numel() else points
     return tv_tensors.wrap(_rounded(moved, points.dtype), like=inpt, canvas_size=size)
 
@@ -146,7 +146,7 @@ def _warp_boxes(inpt: tv_tensors.BoundingBoxes, grid: Tensor, **options: Any) ->
             f"warp: a smooth deformation does not keep rotated boxes ({inpt.format.name}) rectangular; convert them to "
             "XYXY, or to KeyPoints of their corners"
         )
-    size = (int(grid.shape[-3]), int(grid.shape[-2]))
+    size = _size(grid)
     boxes = inpt.as_subclass(Tensor)
     moved = boxes
     if boxes.numel():
@@ -177,7 +177,9 @@ def _box_hulls(boxes: Tensor, grid: Tensor, source_size: tuple[int, int], *, cla
     if not clamp:
         return torch.cat([moved.amin(-2), moved.amax(-2)], -1)
     canvas = moved.new_tensor([width, height])
-    on_canvas = ((moved >= 0) & (moved <= canvas)).all(-1)
+    # A point that no pixel shows has no place; the nearest attempt, which misses it, is not one.
+    missed = (_source_pixels(moved, grid, source_size) - edges).norm(dim=-1) > 0.5
+    on_canvas = ((moved >= 0) & (moved <= canvas)).all(-1) & ~missed
 
     rim_x, rim_y = _rim(height, width, grid.device)
     pixel = torch.stack([rim_x, rim_y], -1)
@@ -211,14 +213,30 @@ def _rim(height: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]
 
 
 def _invert_pixels(points: Tensor, grid: Tensor, source_size: tuple[int, int], *, centre: float) -> Tensor:
-    batch, size = grid.shape[:-3], (int(grid.shape[-3]), int(grid.shape[-2]))
-    check_batch("warp", points.shape[:-1], batch, points.shape)
-    flat = points.reshape(batch.numel(), -1, 2).to(torch.float32)
-    height, width = source_size
-    extent = flat.new_tensor([width, height])
-    units = (2 * (flat + centre) - extent) / min(source_size)
-    moved = invert(grid.reshape(-1, *grid.shape[-3:]).float(), units)
-    return _to_pixels(moved, size, centre=centre).reshape(points.shape)
+    """Where points go: pixel coordinates, in which a pixel's centre is `0.5 - centre` past its whole number."""
+    check_batch("warp", points.shape[:-1], grid.shape[:-3], points.shape)
+    moved = invert(_flat_grid(grid), _to_units(points, grid, source_size, centre=centre))
+    return _to_pixels(moved, _size(grid), centre=centre).reshape(points.shape)
+
+
+def _source_pixels(points: Tensor, grid: Tensor, source_size: tuple[int, int]) -> Tensor:
+    source = source_of(_flat_grid(grid), _to_units(points, grid, _size(grid), centre=0.0))
+    return _to_pixels(source, source_size, centre=0.0).reshape(points.shape)
+
+
+def _flat_grid(grid: Tensor) -> Tensor:
+    return grid.reshape(-1, *grid.shape[-3:]).float()
+
+
+def _size(grid: Tensor) -> tuple[int, int]:
+    return int(grid.shape[-3]), int(grid.shape[-2])
+
+
+def _to_units(points: Tensor, grid: Tensor, size: tuple[int, int], *, centre: float) -> Tensor:
+    """From pixels to units, [b, n, 2] for the b grids."""
+    flat = points.reshape(grid.shape[:-3].numel(), -1, 2).float()
+    height, width = size
+    return (2 * (flat + centre) - flat.new_tensor([width, height])) / min(size)
 
 
 def _to_pixels(points: Tensor, size: tuple[int, int], *, centre: float) -> Tensor:
@@ -313,6 +331,10 @@ def _shift_planes(
     return _like(from_values(rgb, image.dtype, clamp=True), inpt)
 
 
+for _not_an_image in (tv_tensors.Mask, tv_tensors.KeyPoints, tv_tensors.BoundingBoxes):  # though they are tensors
+    shift_hsv.register(_not_an_image, shift_hsv.dispatch(object))
+
+
 @shift_hsv.register(PIL.Image.Image)
 def _shift_pil(inpt: PIL.Image.Image, *args: Any, **fields: Tensor | None) -> PIL.Image.Image:
     if inpt.mode not in ("RGB", "L", "I;16"):
@@ -345,7 +367,11 @@ def _from_pil(image: PIL.Image.Image) -> Tensor:
 
 
 def _to_pil(image: Tensor, *, like: PIL.Image.Image) -> PIL.Image.Image:
-    out = tvf.to_pil_image(image, mode=like.mode)
-    if like.mode == "P" and (palette := like.getpalette()):
+    # Not torchvision's to_pil_image, which knows neither bits nor palettes nor unsigned integers of 16 bits.
+    pixels = image.movedim(-3, -1).contiguous().numpy()
+    if like.mode == "1":
+        return PIL.Image.fromarray(pixels.squeeze(-1))
+    out = PIL.Image.frombytes(like.mode, (image.shape[-1], image.shape[-2]), pixels.tobytes())
+    if palette := like.getpalette():
         out.putpalette(palette)
     return out

@@ -82,7 +82,7 @@ class Source:
         """n numbers in [0, 1): floats, or tensors of the batch's shape."""
         home = torch.device("cpu") if self.on_host else self.device
         at = home if self.generator is None else self.generator.device
-        numbers = torch.rand((*self.batch, n), generator=self.generator, device=at)
+        numbers = torch.rand((*self.batch, n), generator=self.generator, device=at, dtype=torch.float32)
         return numbers.tolist() if self.on_host else list(numbers.to(home).unbind(-1))
 
     def together(self, numbers: list[Any]) -> Any:
@@ -241,6 +241,8 @@ class LocalTransform(Drawn):
             and epoch. In a worker, a generator of your own goes on from its seed and the worker's.
     """
 
+    law: FieldLaw
+
     def __init__(self, *, p: float = 1.0, per_sample: bool = False, generator: torch.Generator | None = None) -> None:
         super().__init__(per_sample=per_sample, generator=generator)
         if not 0 <= p <= 1:
@@ -259,6 +261,13 @@ class LocalTransform(Drawn):
     def draw(self, size: tuple[int, int], source: Source) -> Params:
         """Params for images of a size, from the given randomness."""
         raise NotImplementedError
+
+    def fields(
+        self, params: Params, size: tuple[int, int], device: torch.device | str = "cpu"
+    ) -> Float[Tensor, "*batch count h w"]:
+        """The fields g of a draw at the pixels of an image of any size."""
+        phi, factor = self.law.evaluate(params, size, torch.device(device))
+        return phi * factor
 
 
 # ---------------------------------------------------------------------------------------------------------- geometry
@@ -461,13 +470,6 @@ class LocalWarp(_Warp):
         bounded = self.bound is not None
         return math.hypot(*corner) + share * self.law.strongest * self.reach(*corner) if bounded else math.inf
 
-    def fields(
-        self, params: Params, size: tuple[int, int], device: torch.device | str = "cpu"
-    ) -> Float[Tensor, "*batch count h w"]:
-        """The fields g of a draw at the pixels of an image of any size."""
-        phi, factor = self.law.evaluate(params, size, torch.device(device))
-        return phi * factor
-
 
 class LocalRotate(LocalWarp):
     """Rotate every pixel's neighbourhood about the centre by its own angle, pi·g.
@@ -618,6 +620,13 @@ class LocalAffine(_Warp):
                     planes = torch.where(turns[..., step, :, :, :] == index, moved, planes)
         return planes
 
+    def fields(
+        self, params: Params, size: tuple[int, int], device: torch.device | str = "cpu"
+    ) -> Float[Tensor, "*batch count h w"]:
+        """The fields of the atoms that were drawn, in the order of the list."""
+        drawn = zip(self._atoms, params["atoms"], strict=True)
+        return torch.cat([atom.fields(its, size, device) for atom, its in drawn if its], -3)
+
     def _farthest(self, size: tuple[int, int]) -> float:
         start = math.hypot(*size) / min(size)
         share = 1 / math.sqrt(len(self.transforms))
@@ -681,8 +690,7 @@ class _Color(LocalTransform):
         size, device, _ = _layout(self._name, [inpt])
         if min(size) < 1:
             return inpt
-        phi, factor = self.law.evaluate(params, size, device)
-        shifts = dict(zip(self._channels, (phi * factor).unbind(-3), strict=True))
+        shifts = dict(zip(self._channels, self.fields(params, size, device).unbind(-3), strict=True))
         try:
             return functional.shift_hsv(inpt, **shifts)
         except ValueError as error:
@@ -847,19 +855,7 @@ def _checked_law(name: str, spectrum: Any, period: float, bound: Bound) -> tuple
         ((kind, settings),) = spectrum.items()
         spectrum = _SPECTRA[kind](**settings)
     if spectrum is not None:
-        expected = "expected a callable from wave numbers k > 0 to power P(k) >= 0, such as power_law(8)"
-        if not callable(spectrum):
-            raise ValueError(f"{name}: {expected}, got spectrum={spectrum!r}")
-        k = torch.logspace(-1, 3, 33)
-        power = spectrum(k)
-        if (
-            not isinstance(power, Tensor)
-            or power.shape != k.shape
-            or not bool((power >= 0).all() & power.isfinite().all())
-        ):
-            raise ValueError(f"{name}: {expected}, got spectrum={spectrum!r} that is not so for every k in [0.1, 1000]")
-        if not bool((power > 0).any()):
-            raise ValueError(f"{name}: {expected}, got spectrum={spectrum!r} without any power for k in [0.1, 1000]")
+        fields.check_spectrum(name, spectrum)
     return spectrum, float(period), bound
 
 

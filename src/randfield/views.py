@@ -97,8 +97,8 @@ class SimCLRViews(Drawn):
         local = from_config(local) if isinstance(local, Mapping) else local
         if local is not None and not isinstance(local, LocalTransform):
             raise ValueError(
-                f"SimCLRViews: local must be a local transform such as LocalTranslate(p=0.8) or None, got {local!r}; put "
-                "other transforms before or after the views"
+                f"SimCLRViews: local must be a local transform such as LocalTranslate(p=0.8), or None, got {local!r}; "
+                "put other transforms before or after the views"
             )
         self.size = int(size)
         self.local = local
@@ -148,7 +148,7 @@ class SimCLRViews(Drawn):
         """The parameters of every step but the local one, for n views."""
         at = device if generator is None else generator.device
         tries = 10
-        u = torch.rand((n, 2 * tries + 15), generator=generator, device=at).to(device)
+        u = torch.rand((n, 2 * tries + 15), generator=generator, device=at, dtype=torch.float32).to(device)
         area, aspect, rest = u.split([tries, tries, 15], -1)
         low, high = self.crop_scale
         top, left, flip, jitter, brightness, contrast, saturation, hue, grey, blur, sigma = rest[:, :11].unbind(-1)
@@ -336,7 +336,9 @@ def _resize_matrix(
 @lru_cache(maxsize=16)
 @torch.inference_mode(mode=False)
 def _statistics(device: torch.device) -> tuple[Tensor, Tensor]:
-    mean, deviation = (torch.tensor(values).reshape(3, 1, 1).to(device) for values in (_MEAN, _STD))
+    mean, deviation = (
+        torch.tensor(values, dtype=torch.float32).reshape(3, 1, 1).to(device) for values in (_MEAN, _STD)
+    )
     return mean, deviation
 
 

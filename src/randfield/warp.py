@@ -18,7 +18,7 @@ from randfield.affine import identity_grid
 if TYPE_CHECKING:
     from jaxtyping import Float, Shaped
 
-__all__ = ["Interpolation", "Padding", "compute_dtype", "from_values", "invert", "pull"]
+__all__ = ["Interpolation", "Padding", "compute_dtype", "from_values", "invert", "pull", "source_of"]
 
 Interpolation = Literal["bilinear", "bicubic", "nearest"]
 Padding = Literal["reflection", "border", "zeros"]
@@ -40,6 +40,10 @@ def pull(
     is what lies outside under "zeros" padding. `near` promises that no point is farther outside than the image is wide,
     which makes reflection cheaper.
     """
+    if padding not in ("reflection", "border", "zeros"):
+        raise ValueError(f"warp: padding must be one of 'reflection', 'border', 'zeros', got {padding!r}")
+    if interpolation not in ("bilinear", "bicubic", "nearest"):
+        raise ValueError(f"warp: interpolation must be one of 'bilinear', 'bicubic', 'nearest', got {interpolation!r}")
     fill = fill if padding == "zeros" else None
     grid = _unit_square(grid, image.shape[-2], image.shape[-1], reflect=padding == "reflection", near=near)
     if interpolation == "nearest":
@@ -131,49 +135,71 @@ def from_values(
     return values.to(torch.int16).to(dtype) if dtype == torch.uint8 else values.to(dtype)
 
 
-def invert(
-    grid: Float[Tensor, "b h w 2"], points: Float[Tensor, "b n 2"], *, iterations: int = 12
-) -> Float[Tensor, "b n 2"]:
+def source_of(grid: Float[Tensor, "b h w 2"], points: Float[Tensor, "b n 2"]) -> Float[Tensor, "b n 2"]:
+    """The source points of any target points, by bilinear interpolation of the grid; `invert` is its inverse."""
+    return _displaced(_displacement(grid), points)
+
+
+def _displacement(grid: Tensor) -> Tensor:
+    return (grid - identity_grid((grid.shape[1], grid.shape[2]), grid.device)).permute(0, 3, 1, 2)
+
+
+def _displaced(displacement: Tensor, points: Tensor) -> Tensor:
+    at = (points * _per_side(displacement.shape[2], displacement.shape[3], points.device)).unsqueeze(1)
+    moved = F.grid_sample(displacement, at, padding_mode="border", align_corners=False)
+    return points + moved.squeeze(2).mT
+
+
+_STARTS, _STEPS = 4, 16
+
+
+def invert(grid: Float[Tensor, "b h w 2"], points: Float[Tensor, "b n 2"]) -> Float[Tensor, "b n 2"]:
     """The target points that `grid` pulls from the source `points`: solves source(t) = p for each p.
 
-    Newton's method on the bilinear interpolation of the grid, started at the best of a coarse set of its pixels, with
-    bounded steps; the best iterate is kept. On a grid without folds the answer is unique and exact to a small fraction
-    of a pixel; where it folds, one of the preimages is returned. Beyond its edge the grid goes on with the displacement
-    it has there, so a point that left the image gets a place outside the image.
+    Newton's method on the bilinear interpolation of the grid, from the few best of a coarse set of its pixels, each
+    step held to a radius that shrinks when it did not help; a fixed number of steps, so that nothing is looked at on
+    the host. On a grid without folds the answer is exact to a small fraction of a pixel; where it folds, one of the
+    preimages is returned. Beyond its edge the grid goes on with the displacement it has there, so that a point that
+    left the image gets a place outside the image. NaN stays NaN.
     """
     height, width = grid.shape[1:3]
     identity = identity_grid((height, width), grid.device)
-    per_side = _per_side(height, width, grid.device)
-    displacement = (grid - identity).permute(0, 3, 1, 2)
-
-    def source(target: Tensor) -> Tensor:
-        moved = F.grid_sample(
-            displacement, (target * per_side).unsqueeze(1), padding_mode="border", align_corners=False
-        )
-        return target + moved.squeeze(2).mT
-
+    displacement = _displacement(grid)
     stride = max(1, min(height, width) // 24)
-    offset = (slice(None), slice(stride // 2, None, stride), slice(stride // 2, None, stride))
-    nearest = torch.cdist(points, grid[offset].flatten(1, 2)).argmin(-1)
-    target = identity[offset[1:]].flatten(0, 1)[nearest]
+    coarse = (slice(None), slice(stride // 2, None, stride), slice(stride // 2, None, stride))
+    candidates = grid[coarse].flatten(1, 2)
+    starts = min(_STARTS, candidates.shape[1])
+    nearest = torch.cdist(points, candidates).topk(starts, largest=False).indices  # [b, n, starts]
+    target = identity[coarse[1:]].flatten(0, 1)[nearest].flatten(1, 2)
+    wanted = points.repeat_interleave(starts, 1)
 
-    step = 1 / min(height, width)  # half a pixel
-    n = points.shape[1]
-    shifts = grid.new_tensor([[0.0, 0.0], [step, 0.0], [0.0, step]]).repeat_interleave(n, 0)
-    best, least = target, torch.full_like(points[..., 0], torch.inf)
-    for _ in range(iterations):
-        here, right, below = source(target.repeat(1, 3, 1) + shifts).split(n, 1)
-        error = here - points
-        size = error.square().sum(-1)
-        best = torch.where((size < least).unsqueeze(-1), target, best)
-        least = torch.minimum(size, least)
-        (a, c), (b, d) = ((right - here) / step).unbind(-1), ((below - here) / step).unbind(-1)
+    # Differences over a tenth of a pixel, taken inwards: across the edge they would see the displacement stand still.
+    step = 0.2 / min(height, width)
+    radius = error = change = torch.zeros(())
+    for turn in range(_STEPS):
+        tried = target - change if turn else target
+        inwards = torch.copysign(tried.new_tensor(step), -tried)
+        aside, down = inwards * tried.new_tensor([1.0, 0.0]), inwards * tried.new_tensor([0.0, 1.0])
+        here, beside, below = _displaced(displacement, torch.cat([tried, tried + aside, tried + down], 1)).chunk(3, 1)
+        off = here - wanted
+        size = off.norm(dim=-1, keepdim=True)
+        a_c, b_d = (beside - here) / inwards[..., :1], (below - here) / inwards[..., 1:]
+        if turn == 0:
+            better, radius = torch.ones_like(size, dtype=torch.bool), size.mul(2).clamp_min(0.25)
+            kept, error, jacobian = off, size, (a_c, b_d)
+        else:
+            better = size < error
+            radius = torch.where(better, radius * 2, radius / 4)
+            target = torch.where(better, tried, target)
+            kept, error = torch.where(better, off, kept), torch.where(better, size, error)
+            jacobian = (torch.where(better, a_c, jacobian[0]), torch.where(better, b_d, jacobian[1]))
+        (a, c), (b, d), (x, y) = jacobian[0].unbind(-1), jacobian[1].unbind(-1), kept.unbind(-1)
         determinant = a * d - b * c
-        determinant = torch.where(
-            determinant.abs() < 0.05, torch.copysign(determinant.new_tensor(0.05), determinant), determinant
-        )
-        ex, ey = error.unbind(-1)
-        change = torch.stack([d * ex - b * ey, a * ey - c * ex], -1) / determinant.unsqueeze(-1)
+        determinant = torch.copysign(determinant.abs().clamp_min(1e-3), determinant)
+        change = torch.stack([d * x - b * y, a * y - c * x], -1) / determinant.unsqueeze(-1)
         length = change.norm(dim=-1, keepdim=True)
-        target = target - change * (0.25 / length.clamp_min(0.25))
-    return best
+        change = change * (radius / torch.maximum(length, radius))
+        radius = torch.minimum(radius, length.clamp_min(1e-9))
+    best = error.unflatten(1, (-1, starts)).argmin(2, keepdim=True)
+    found = target.unflatten(1, (-1, starts)).gather(2, best.expand(-1, -1, -1, 2)).squeeze(2)
+    return torch.where(points.isnan().any(-1, keepdim=True), torch.nan, found)
