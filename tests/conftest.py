@@ -16,6 +16,9 @@ with install_import_hook("randfield", "tests.shapes.checked"):
 typing.TYPE_CHECKING = False  # type: ignore[misc]
 
 
+torch.set_num_threads(1)  # the tests run side by side, and on small images
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)

@@ -10,6 +10,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from jaxtyping import AbstractArray
 
 
@@ -25,6 +26,8 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return function(*args, **kwargs)
         hints = shaped()
         for name, value in signature.bind(*args, **kwargs).arguments.items():
             several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL

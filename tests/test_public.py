@@ -50,9 +50,9 @@ PUBLIC = {
 # What each module of the core may import of randfield itself.
 BELOW = {
     "fields": set(),
-    "affine": set(),
-    "color": set(),
-    "warp": {"affine"},
+    "affine": {"fields"},
+    "color": {"fields"},
+    "warp": {"affine", "fields"},
     "functional": {"affine", "color", "warp"},
     "transforms": {"affine", "fields", "functional", "warp"},
     "views": {"affine", "color", "fields", "functional", "transforms", "warp"},

@@ -16,11 +16,12 @@ matrix; the transforms use these, and the tests hold them to the reference.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+from randfield.fields import cached
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -131,9 +132,7 @@ def identity_grid(size: tuple[int, int], device: torch.device | str = "cpu") -> 
     return torch.stack(torch.broadcast_tensors(x, y), -1)
 
 
-# The cache must hold ordinary tensors even when first filled under `torch.inference_mode`.
-@lru_cache(maxsize=256)
-@torch.inference_mode(mode=False)
+@cached
 def pixel_centres(size: tuple[int, int], device: torch.device) -> tuple[Tensor, Tensor]:
     """x of the columns, [W], and y of the rows, [H, 1]."""
     height, width = size

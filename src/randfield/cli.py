@@ -353,13 +353,12 @@ class Row:
 
 def _fields(transform: Any, params: Params, size: tuple[int, int]) -> list[list[Tensor]]:
     """The fields [height, width] of a draw in columns of at most two; the atoms of a composite have their own."""
+    if not params:  # alpha is zero
+        return [[torch.zeros(size)]]
     if isinstance(transform, LocalAffine):
         atoms = zip(transform.transforms, params["atoms"], strict=True)
         return [column for atom, its in atoms for column in _fields(atom, its, size)]
-    if not params:  # alpha is zero
-        return [[torch.zeros(size)]]
-    phi, factor = transform.law.evaluate(params, size, torch.device("cpu"))
-    g = list(phi * factor)
+    g = list(transform.fields(params, size))
     return [g[k : k + 2] for k in range(0, len(g), 2)]
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from randfield.fields import cached
+
 if TYPE_CHECKING:
     from jaxtyping import Float
 
@@ -73,10 +75,15 @@ def _from_rgb(rgb: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return hue, chroma / value.clamp_min(_NOT_ZERO), value
 
 
+@cached
+def _centres(device: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.tensor([0.0, 1 / 3, 2 / 3], device=device, dtype=dtype).reshape(3, 1, 1)
+
+
 def _to_rgb(hue: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
     # Round the wheel, a channel is all there within a sixth of its own hue (red 0, green 1/3, blue 2/3), absent from a
     # third on, and fades in between.
-    distance = hue.unsqueeze(-3) - hue.new_tensor([0.0, 1 / 3, 2 / 3]).reshape(3, 1, 1)
+    distance = hue.unsqueeze(-3) - _centres(hue.device, hue.dtype)
     distance = (distance - distance.round()).abs_()
     absent = distance.mul_(6).sub_(1).clamp_(0, 1)
     return torch.addcmul(value.unsqueeze(-3), absent, (value * saturation).unsqueeze(-3), value=-1)

@@ -26,8 +26,8 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -48,6 +48,9 @@ __all__ = [
     "squared_exponential",
 ]
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 Spectrum = Callable[[Tensor], Tensor]
 """Any callable from wave numbers k > 0 (cycles per unit length) to power P(k) >= 0, element by element."""
 
@@ -56,6 +59,25 @@ Bound = Literal["peak", "clip"] | None
 # Above this many waves an inverse FFT beats the matrix product (measured at 224², two fields, one core: 33 waves
 # 75 against 165 µs, 65 waves 180 against 190 µs, 223 waves 1000 against 280 µs).
 _FFT_FROM = 64
+
+
+def cached(function: Callable[P, T]) -> Callable[P, T]:
+    """Remember the last few hundred results; for functions of plain values whose results nobody writes to.
+
+    What is remembered are ordinary tensors, even when first made under `torch.inference_mode` or another default
+    device. A graph that is being compiled gets the result as a constant.
+    """
+
+    @lru_cache(maxsize=256)
+    def remembered(*args: Any) -> T:
+        with torch.inference_mode(mode=False), torch.device("cpu"):
+            return function(*args)  # type: ignore[call-arg]  # mypy wants P.kwargs named too
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch's own
+    def constant(*args: Any) -> T:
+        return remembered(*args)
+
+    return cast("Callable[P, T]", wraps(function)(constant))
 
 
 # ---------------------------------------------------------------------------------------------------------- spectra
@@ -180,10 +202,10 @@ def cutoff(
     try:
         return _cutoff(size, spectrum, period, tolerance)
     except TypeError:  # a callable that cannot be hashed
-        return _cutoff.__wrapped__(size, spectrum, period, tolerance)
+        return _cutoff.__wrapped__(size, spectrum, period, tolerance)  # type: ignore[attr-defined]
 
 
-@lru_cache(maxsize=1024)
+@cached
 def _cutoff(size: tuple[int, ...], spectrum: Spectrum, period: float, tolerance: float) -> tuple[int, ...]:
     waves, torus = nyquist(size, period), _torus(size, period)
     k, weight = _lattice(waves, tuple(torus), torch.device("cpu"))
@@ -212,9 +234,7 @@ def _power(spectrum: Spectrum, k: Tensor) -> Tensor:
     return spectrum(k / k.flatten()[1] if isinstance(spectrum, power_law) else k)
 
 
-# The caches below must hold ordinary tensors even when first filled under `torch.inference_mode`.
-@lru_cache(maxsize=256)
-@torch.inference_mode(mode=False)
+@cached
 def _lattice(waves: tuple[int, ...], torus: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
     """The wave number k of every mode, and its weight: one, but for the mean, which has none (and any k > 0)."""
     square = torch.zeros((), dtype=torch.float32)
@@ -281,16 +301,14 @@ def _basis(turns: Tensor, waves: int) -> Tensor:
     return torch.cat([torch.ones_like(turns).unsqueeze(-1), angle.cos() * root, angle.sin() * root], -1)
 
 
-@lru_cache(maxsize=256)
-@torch.inference_mode(mode=False)
+@cached
 def _grid_basis(n: int, waves: int, period: float, device: torch.device, transposed: bool) -> Tensor:
     turns = ((torch.arange(n, dtype=torch.float64) + 0.5) / n - 0.5) / period
     basis = _basis(turns, waves).float()
     return (basis.T if transposed else basis).contiguous().to(device)
 
 
-@lru_cache(maxsize=256)
-@torch.inference_mode(mode=False)
+@cached
 def _half_pixel_shift(n: int, torus: int, waves: int, device: torch.device) -> Tensor:
     """Phases that move an inverse FFT's first sample to the first pixel centre, with the basis' factor √2 / 2."""
     turns = torch.arange(waves + 1, dtype=torch.float64) * (0.5 - n / 2) / torus
@@ -395,7 +413,7 @@ def check_spectrum(name: str, spectrum: object) -> None:
     expected = f"{name}: spectrum must be a callable from wave numbers k > 0 to power P(k) >= 0, such as power_law(8)"
     if not callable(spectrum):
         raise ValueError(f"{expected}, got {spectrum!r}")
-    k = torch.logspace(-1, 3, 33, dtype=torch.float32)
+    k = torch.logspace(-1, 3, 33, dtype=torch.float32, device="cpu")
     power = spectrum(k)
     if not isinstance(power, Tensor) or power.shape != k.shape or not power.isfinite().all() or (power < 0).any():
         raise ValueError(f"{expected}, got {spectrum!r}, which is not so for every k in [0.1, 1000]")
@@ -404,7 +422,7 @@ def check_spectrum(name: str, spectrum: object) -> None:
 
 
 def check_period(name: str, period: float) -> None:
-    if not (math.isfinite(period) and period >= 1):
+    if not (isinstance(period, int | float) and math.isfinite(period) and period >= 1):
         raise ValueError(f"{name}: period must be a number of images, at least 1 (the torus holds one), got {period!r}")
 
 

@@ -97,7 +97,7 @@ def _warp_planes(
 ) -> Tensor:
     if inpt.ndim < 2:
         raise ValueError(f"warp: an image needs at least the dimensions [H, W], got shape {tuple(inpt.shape)}")
-    image = inpt.as_subclass(Tensor)
+    image = _plain(inpt)
     batch, (height, width) = grid.shape[:-3], grid.shape[-3:-1]
     shape = (*image.shape[:-2], height, width)
     check_batch("warp", image.shape[:-2], batch, image.shape)
@@ -150,6 +150,7 @@ def _warp_boxes(inpt: tv_tensors.BoundingBoxes, grid: Tensor, **options: Any) ->
     boxes = inpt.as_subclass(Tensor)
     moved = boxes
     if boxes.numel():
+        check_batch("warp", boxes.shape[:-1], grid.shape[:-3], boxes.shape)
         # Not in float16: neither 2049 nor a third of a pixel exists there.
         xyxy = tvf.convert_bounding_box_format(boxes.float(), inpt.format, tv_tensors.BoundingBoxFormat.XYXY)
         moved = _box_hulls(xyxy, grid, inpt.canvas_size, clamp=inpt.clamping_mode is not None)
@@ -179,7 +180,8 @@ def _box_hulls(boxes: Tensor, grid: Tensor, source_size: tuple[int, int], *, cla
     canvas = moved.new_tensor([width, height])
     # A point that no pixel shows has no place; the nearest attempt, which misses it, is not one.
     missed = (_source_pixels(moved, grid, source_size) - edges).norm(dim=-1) > 0.5
-    on_canvas = ((moved >= 0) & (moved <= canvas)).all(-1) & ~missed
+    # Half a pixel inside: what shows in the outermost pixels, they say themselves.
+    on_canvas = ((moved >= 0.5) & (moved <= canvas - 0.5)).all(-1) & ~missed
 
     rim_x, rim_y = _rim(height, width, grid.device)
     pixel = torch.stack([rim_x, rim_y], -1)
@@ -253,7 +255,7 @@ def _fill_planes(fill: Fill, image: Tensor, planes: Tensor) -> Tensor | None:
     """The fill as a tensor that broadcasts against planes [n, c, h, w]; None where it is zero."""
     if fill == 0:
         return None
-    values = torch.as_tensor(fill, dtype=torch.float64)
+    values = torch.as_tensor(fill, dtype=torch.float64, device=image.device)
     if values.numel() == 1:
         return values.reshape(1, 1, 1).to(image.device, compute_dtype(image.dtype))
     if image.ndim < 3 or image.shape[-3] != values.numel():
@@ -297,7 +299,7 @@ def shift_hsv(
 def _shift_planes(
     inpt: Tensor, hue: Tensor | None = None, saturation: Tensor | None = None, value: Tensor | None = None
 ) -> Tensor:
-    image = inpt.as_subclass(Tensor)
+    image = _plain(inpt)
     colour = hue is not None or saturation is not None
     channels = image.shape[-3] if image.ndim > 2 else 0
     if not (channels == 3 or (channels == 1 and not colour)):
@@ -356,6 +358,11 @@ def check_batch(name: str, leading: Sequence[int], batch: Sequence[int], shape: 
             f"{name}: parameters were drawn for a batch of {tuple(batch)}, but the input has shape {tuple(shape)}; its "
             "leading dimensions must begin with that batch"
         )
+
+
+def _plain(inpt: Tensor) -> Tensor:
+    # Not for tensors that are plain already: a compiler's graph would break there.
+    return inpt.as_subclass(Tensor) if isinstance(inpt, tv_tensors.TVTensor) else inpt
 
 
 def _like(out: Tensor, inpt: Tensor) -> Tensor:

@@ -164,11 +164,11 @@ class FieldLaw:
 
     def evaluate(
         self, params: Params, size: tuple[int, int], device: torch.device
-    ) -> tuple[Float[Tensor, "*batch count h w"], Any]:
-        """The drawn fields on a grid of any size, and the factors (a number, or [*batch, fields or 1, 1, 1]) that
-        bring them to strength: g = phi · factor.
+    ) -> tuple[Tensor, float | Tensor, Tensor | None]:
+        """The drawn fields phi[*batch, fields, H, W] on a grid of any size, alpha, and the peak to divide by if any.
 
-        They are handed over apart because callers can fold the product into a pass of their own; phi is theirs to keep.
+        g = phi / peak · alpha. They are handed over apart for callers who make the product a pass of their own; phi is
+        theirs to keep.
         """
         modes = torch.as_tensor(params["modes"], dtype=torch.float32, device=device)
         alpha = params["alpha"]
@@ -178,15 +178,15 @@ class FieldLaw:
             alpha = torch.as_tensor(alpha, dtype=torch.float32, device=device)[..., None, None]
         phi = fields.evaluate(modes, size, period=self.period)
         if self.bound == "clip":
-            return (phi / 3).clamp_(-1, 1), alpha
+            return (phi / 3).clamp_(-1, 1), alpha, None
         if self.bound is None:
-            return phi, alpha
+            return phi, alpha, None
         drawn_for = _size_of(params)
         if size == drawn_for:
-            return phi, alpha / fields.peak_of(phi, 2)
+            return phi, alpha, fields.peak_of(phi, 2)
         # The same deformation at another size: measure the peak where it was drawn, cut what rises above it in between.
         peak = fields.peak_of(fields.evaluate(modes, drawn_for, period=self.period), 2)
-        return (phi / peak).clamp_(-1, 1), alpha
+        return (phi / peak).clamp_(-1, 1), alpha, None
 
 
 class Drawn(v2.Transform):
@@ -194,6 +194,8 @@ class Drawn(v2.Transform):
 
     def __init__(self, *, per_sample: bool, generator: torch.Generator | None) -> None:
         super().__init__()
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise ValueError(f"{self._name}: generator must be a torch.Generator or None, got {generator!r}")
         self.per_sample = bool(per_sample)
         self.generator = generator
         self._seeded_for: int | None = None
@@ -245,7 +247,7 @@ class LocalTransform(Drawn):
 
     def __init__(self, *, p: float = 1.0, per_sample: bool = False, generator: torch.Generator | None = None) -> None:
         super().__init__(per_sample=per_sample, generator=generator)
-        if not 0 <= p <= 1:
+        if not (isinstance(p, int | float) and 0 <= p <= 1):
             raise ValueError(f"{self._name}: p is a probability in [0, 1], got {p!r}")
         self.p = float(p)
 
@@ -266,8 +268,8 @@ class LocalTransform(Drawn):
         self, params: Params, size: tuple[int, int], device: torch.device | str = "cpu"
     ) -> Float[Tensor, "*batch count h w"]:
         """The fields g of a draw at the pixels of an image of any size."""
-        phi, factor = self.law.evaluate(params, size, torch.device(device))
-        return phi * factor
+        phi, alpha, peak = self.law.evaluate(params, size, torch.device(device))
+        return (phi if peak is None else phi / peak) * alpha  # in this order, no rounding takes g beyond alpha
 
 
 # ---------------------------------------------------------------------------------------------------------- geometry
@@ -302,8 +304,8 @@ class _Warp(LocalTransform):
         _require_one_of(self._name, "padding", padding, ("reflection", "border", "zeros"))
         self.interpolation = interpolation
         self.padding = padding
-        self.fill = fill
-        self._fill = _fill_by_type(self._name, fill)
+        self._fills = _fill_by_type(self._name, fill)
+        self.fill = self._fills if isinstance(fill, Mapping) else fill
         self.fold_free = bool(fold_free)
 
     def draw(self, size: tuple[int, int], source: Source) -> Params:
@@ -316,18 +318,18 @@ class _Warp(LocalTransform):
     def _without_folds(self, params: Params, device: torch.device) -> Params:
         """Shrink alpha by the largest factor, to a thousandth, at which the grid the draw is made for does not fold."""
 
-        def smooth(factor: Tensor) -> Tensor:
-            _, least = functional.folding(self.grid(_weaker(params, factor), _size_of(params), device))
-            return least > 0
+        def least(factor: Tensor) -> Tensor:
+            return functional.folding(self.grid(_weaker(params, factor), _size_of(params), device))[1]
 
-        # Bisection by a fixed number of steps on all samples at once: no result is looked at on the host.
-        one = smooth(torch.ones((), device=device))
-        good, bad = one.float(), torch.ones_like(one, dtype=torch.float32)
+        # Bisection by a fixed number of steps on all samples at once: no result is looked at on the host. What has to
+        # shrink is not left a hair's breadth from folding, where float32 has no inverse.
+        smooth = least(torch.ones((), device=device)) > 0
+        good, bad = torch.zeros_like(smooth, dtype=torch.float32), torch.ones_like(smooth, dtype=torch.float32)
         for _ in range(10):
             middle = (good + bad) / 2
-            holds = smooth(middle)
+            holds = least(middle) > 0.01
             good, bad = torch.where(holds, middle, good), torch.where(holds, bad, middle)
-        return _weaker(params, torch.where(one, 1.0, good))
+        return _weaker(params, torch.where(smooth, 1.0, good))
 
     def _moved(
         self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device
@@ -335,8 +337,8 @@ class _Warp(LocalTransform):
         """The planes of x and y where the points x, y of the target come from."""
         raise NotImplementedError
 
-    def _farthest(self, size: tuple[int, int]) -> float:
-        """No source point is farther from the centre, in units."""
+    def _farthest(self, params: Params, size: tuple[int, int]) -> float:
+        """No source point is farther from the centre, in units; infinity where that is not known."""
         raise NotImplementedError
 
     def grid(
@@ -366,8 +368,8 @@ class _Warp(LocalTransform):
             self.grid(params, size, device),
             interpolation=self.interpolation,
             padding=self.padding,
-            fill=self._fill(inpt),
-            near=self._farthest(size) <= 3,
+            fill=self._fills.get(type(inpt).__name__, self._fills.get("others", 0)),
+            near=self._farthest(params, size) <= 3,
         )
 
 
@@ -454,21 +456,28 @@ class LocalWarp(_Warp):
         return self.law.draw(size, source, unseen=unseen, p=self.p, share=share)
 
     def _moved(self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device) -> Tensor:
-        phi, factor = self.law.evaluate(params, size, device)
-        differentiated = torch.is_grad_enabled() and (phi.requires_grad or getattr(factor, "requires_grad", False))
-        if self._move is None or type(self).move is not LocalWarp.move or differentiated:
+        phi, alpha, peak = self.law.evaluate(params, size, device)
+        factor = alpha if peak is None else alpha / peak
+        if torch.compiler.is_compiling() or not self._is_ours or _differentiated(x, y, phi, factor):
             return torch.stack(torch.broadcast_tensors(*self.move(x, y, *(phi * factor).unbind(-3))), -3)
         # The fields are ours: write over them rather than into new memory, which costs more than the arithmetic.
         g = phi.mul_(factor)
         planes = g if self.field_count == 2 else g.new_empty((*g.shape[:-3], 2, *size))
+        assert self._move is not None
         self._move(x, y, *g.unbind(-3), out=planes.unbind(-3))
         return planes
 
-    def _farthest(self, size: tuple[int, int], share: float = 1.0) -> float:
-        height, width = size
-        corner = width / min(size), height / min(size)
-        bounded = self.bound is not None
-        return math.hypot(*corner) + share * self.law.strongest * self.reach(*corner) if bounded else math.inf
+    @property
+    def _is_ours(self) -> bool:
+        return self._move is not None and type(self).move is LocalWarp.move
+
+    def _farthest(self, params: Params, size: tuple[int, int]) -> float:
+        alpha = params["alpha"]
+        known = self._is_ours and self.bound is not None and isinstance(alpha, list)
+        if not known or not all(isinstance(a, float) for a in alpha):
+            return math.inf
+        corner = size[1] / min(size), size[0] / min(size)
+        return math.hypot(*corner) + max(alpha) * self.reach(*corner)
 
 
 class LocalRotate(LocalWarp):
@@ -566,7 +575,8 @@ class LocalAffine(_Warp):
             per_sample=per_sample,
             generator=generator,
         )
-        atoms = [from_config(t) if isinstance(t, Mapping) else t for t in transforms]
+        listed = list(transforms) if isinstance(transforms, Sequence | nn.ModuleList) else []
+        atoms = [from_config(t) if isinstance(t, Mapping) else t for t in listed]
         if not atoms or not all(isinstance(t, LocalWarp) for t in atoms):
             raise ValueError(
                 f"LocalAffine: transforms must be a list of at least one of LocalRotate, LocalScale, LocalShear, "
@@ -589,6 +599,8 @@ class LocalAffine(_Warp):
         if source.on_host and coin >= self.p:
             return {}
         atoms = [atom._draw(size, source, share=1 / math.sqrt(n)) for atom in self._atoms]
+        if not any(atoms):
+            return {}
         if not source.on_host:
             atoms = [_weaker(atom, coin < self.p) for atom in atoms]
         if self.order == "given":
@@ -627,10 +639,17 @@ class LocalAffine(_Warp):
         drawn = zip(self._atoms, params["atoms"], strict=True)
         return torch.cat([atom.fields(its, size, device) for atom, its in drawn if its], -3)
 
-    def _farthest(self, size: tuple[int, int]) -> float:
+    def _farthest(self, params: Params, size: tuple[int, int]) -> float:
         start = math.hypot(*size) / min(size)
-        share = 1 / math.sqrt(len(self.transforms))
-        return start * math.prod(atom._farthest(size, share) / start for atom in self._atoms)
+        farthest = start
+        for atom, its in zip(self._atoms, params["atoms"], strict=True):
+            if its:
+                farthest *= atom._farthest(its, size) / start
+        return farthest
+
+
+def _differentiated(*values: Any) -> bool:
+    return torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in values)
 
 
 def _weaker(params: Params, factor: Tensor) -> Params:
@@ -897,19 +916,18 @@ def _ranges(
     return _as_given(shared), [shared]
 
 
-def _fill_by_type(name: str, fill: Fill) -> Callable[[Any], functional.Fill]:
+def _fill_by_type(name: str, fill: Fill) -> dict[str, functional.Fill]:
     by_type = fill if isinstance(fill, Mapping) else {"others": fill}
     named: dict[str, functional.Fill] = {}
     for kind, value in by_type.items():
-        values = value if isinstance(value, Sequence) else [value]
-        if isinstance(value, str) or not all(isinstance(v, int | float) for v in values):
+        values = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+        if not values or not all(isinstance(v, int | float) for v in values):
             raise ValueError(
                 f"{name}: fill must be a number, one for each channel, or a dict from type (or 'others') to these, "
                 f"got {fill!r}"
             )
         named[kind if isinstance(kind, str) else kind.__name__] = value
-    others = named.get("others", 0)
-    return lambda inpt: named.get(type(inpt).__name__, others)
+    return named
 
 
 def _require_one_of(name: str, argument: str, value: object, allowed: tuple[str, ...]) -> None:

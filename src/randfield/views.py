@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import PIL.Image
@@ -26,6 +25,7 @@ from torchvision import tv_tensors
 from torchvision.transforms.v2 import functional as tvf
 
 from randfield import color, fields
+from randfield.fields import cached
 from randfield.transforms import Drawn, LocalTransform, Params, Source, from_config
 
 if TYPE_CHECKING:
@@ -333,8 +333,7 @@ def _resize_matrix(
     return weight / weight.sum(-1, keepdim=True)
 
 
-@lru_cache(maxsize=16)
-@torch.inference_mode(mode=False)
+@cached
 def _statistics(device: torch.device) -> tuple[Tensor, Tensor]:
     mean, deviation = (
         torch.tensor(values, dtype=torch.float32).reshape(3, 1, 1).to(device) for values in (_MEAN, _STD)
@@ -359,4 +358,4 @@ def _batch_and_size(inpt: Any) -> tuple[int | None, int, int]:
 def _as_tensor(inpt: Any) -> Tensor:
     if isinstance(inpt, PIL.Image.Image):
         return tvf.pil_to_tensor(inpt if inpt.mode == "RGB" else inpt.convert("RGB"))
-    return inpt.as_subclass(Tensor)
+    return inpt.as_subclass(Tensor) if isinstance(inpt, tv_tensors.TVTensor) else inpt

@@ -6,7 +6,6 @@ spans [-1, 1]. `pull` answers "what is at the target pixel", `invert` "where doe
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -14,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from randfield.affine import identity_grid
+from randfield.fields import cached
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Shaped
@@ -62,7 +62,7 @@ def pull(
     values = F.grid_sample(values, grid, mode=interpolation, padding_mode=mode, align_corners=False)
     if fill is not None:
         values = values + fill
-    return from_values(values, image.dtype, clamp=interpolation == "bicubic")
+    return from_values(values, image.dtype, clamp=interpolation == "bicubic" or fill is not None)
 
 
 def _pull_nearest(image: Tensor, grid: Tensor, padding: Padding, fill: Tensor | None) -> Tensor:
@@ -99,8 +99,7 @@ def _unit_square(grid: Tensor, height: int, width: int, *, reflect: bool, near: 
     return folded.abs_().sub_(1)
 
 
-@lru_cache(maxsize=256)
-@torch.inference_mode(mode=False)
+@cached
 def _per_side(height: int, width: int, device: torch.device) -> Tensor:
     shorter = min(height, width)
     return torch.tensor([shorter / width, shorter / height], device=device)
@@ -137,17 +136,32 @@ def from_values(
 
 def source_of(grid: Float[Tensor, "b h w 2"], points: Float[Tensor, "b n 2"]) -> Float[Tensor, "b n 2"]:
     """The source points of any target points, by bilinear interpolation of the grid; `invert` is its inverse."""
-    return _displaced(_displacement(grid), points)
+    return _source(grid, points)[0]
 
 
-def _displacement(grid: Tensor) -> Tensor:
-    return (grid - identity_grid((grid.shape[1], grid.shape[2]), grid.device)).permute(0, 3, 1, 2)
+def _source(grid: Tensor, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Source points and their derivatives by x and y, [b, n, 2] each; outside, the outermost cells go on."""
+    height, width = grid.shape[1:3]
+    per_unit = min(height, width) / 2  # pixels
+    extent = points.new_tensor([width, height])
+    pixel = points * per_unit + (extent - 1) / 2
+    first = pixel.floor().minimum(extent - 2).clamp_min(0)
+    x, y = (pixel - first).unsqueeze(-1).unbind(-2)
+    column, row = first.nan_to_num(0).long().unbind(-1)
+    beside, below = (column + 1).clamp_max(width - 1), (row + 1).clamp_max(height - 1)
+    flat = grid.flatten(1, 2)
 
+    def node(row: Tensor, column: Tensor) -> Tensor:
+        return flat.gather(1, (row * width + column).unsqueeze(-1).expand(-1, -1, 2))
 
-def _displaced(displacement: Tensor, points: Tensor) -> Tensor:
-    at = (points * _per_side(displacement.shape[2], displacement.shape[3], points.device)).unsqueeze(1)
-    moved = F.grid_sample(displacement, at, padding_mode="border", align_corners=False)
-    return points + moved.squeeze(2).mT
+    a, b, c, d = node(row, column), node(row, beside), node(below, column), node(below, beside)
+    if width == 1:  # no cell to say how the source goes on: it keeps its distance
+        b, d = (corner + corner.new_tensor([1 / per_unit, 0.0]) for corner in (b, d))
+    if height == 1:
+        c, d = (corner + corner.new_tensor([0.0, 1 / per_unit]) for corner in (c, d))
+    by_x = torch.lerp(b - a, d - c, y) * per_unit
+    by_y = torch.lerp(c - a, d - b, x) * per_unit
+    return torch.lerp(torch.lerp(a, b, x), torch.lerp(c, d, x), y), by_x, by_y
 
 
 _STARTS, _STEPS = 4, 16
@@ -159,47 +173,45 @@ def invert(grid: Float[Tensor, "b h w 2"], points: Float[Tensor, "b n 2"]) -> Fl
     Newton's method on the bilinear interpolation of the grid, from the few best of a coarse set of its pixels, each
     step held to a radius that shrinks when it did not help; a fixed number of steps, so that nothing is looked at on
     the host. On a grid without folds the answer is exact to a small fraction of a pixel; where it folds, one of the
-    preimages is returned. Beyond its edge the grid goes on with the displacement it has there, so that a point that
-    left the image gets a place outside the image. NaN stays NaN.
+    preimages is returned. Beyond its edge the grid goes on as it ends, so that a point that left the image gets a place
+    outside the image. NaN stays NaN.
     """
     height, width = grid.shape[1:3]
-    identity = identity_grid((height, width), grid.device)
-    displacement = _displacement(grid)
     stride = max(1, min(height, width) // 24)
     coarse = (slice(None), slice(stride // 2, None, stride), slice(stride // 2, None, stride))
     candidates = grid[coarse].flatten(1, 2)
     starts = min(_STARTS, candidates.shape[1])
     nearest = torch.cdist(points, candidates).topk(starts, largest=False).indices  # [b, n, starts]
-    target = identity[coarse[1:]].flatten(0, 1)[nearest].flatten(1, 2)
+    target = identity_grid((height, width), grid.device)[coarse[1:]].flatten(0, 1)[nearest].flatten(1, 2)
     wanted = points.repeat_interleave(starts, 1)
 
-    # Differences over a tenth of a pixel, taken inwards: across the edge they would see the displacement stand still.
-    step = 0.2 / min(height, width)
-    radius = error = change = torch.zeros(())
-    for turn in range(_STEPS):
-        tried = target - change if turn else target
-        inwards = torch.copysign(tried.new_tensor(step), -tried)
-        aside, down = inwards * tried.new_tensor([1.0, 0.0]), inwards * tried.new_tensor([0.0, 1.0])
-        here, beside, below = _displaced(displacement, torch.cat([tried, tried + aside, tried + down], 1)).chunk(3, 1)
-        off = here - wanted
-        size = off.norm(dim=-1, keepdim=True)
-        a_c, b_d = (beside - here) / inwards[..., :1], (below - here) / inwards[..., 1:]
-        if turn == 0:
-            better, radius = torch.ones_like(size, dtype=torch.bool), size.mul(2).clamp_min(0.25)
-            kept, error, jacobian = off, size, (a_c, b_d)
-        else:
-            better = size < error
-            radius = torch.where(better, radius * 2, radius / 4)
-            target = torch.where(better, tried, target)
-            kept, error = torch.where(better, off, kept), torch.where(better, size, error)
-            jacobian = (torch.where(better, a_c, jacobian[0]), torch.where(better, b_d, jacobian[1]))
-        (a, c), (b, d), (x, y) = jacobian[0].unbind(-1), jacobian[1].unbind(-1), kept.unbind(-1)
+    here, by_x, by_y = _source(grid, target)
+    off = here - wanted
+    error = off.norm(dim=-1, keepdim=True)
+    radius = error.mul(2).clamp_min(0.25)
+    for _ in range(_STEPS):
+        (a, c), (b, d), (x, y) = by_x.unbind(-1), by_y.unbind(-1), off.unbind(-1)
         determinant = a * d - b * c
-        determinant = torch.copysign(determinant.abs().clamp_min(1e-3), determinant)
+        determinant = torch.copysign(determinant.abs().clamp_min(1e-4), determinant)
         change = torch.stack([d * x - b * y, a * y - c * x], -1) / determinant.unsqueeze(-1)
         length = change.norm(dim=-1, keepdim=True)
-        change = change * (radius / torch.maximum(length, radius))
         radius = torch.minimum(radius, length.clamp_min(1e-9))
+        tried = target - change * (radius / length.clamp_min(1e-9))
+        here, tried_by_x, tried_by_y = _source(grid, tried)
+        tried_off = here - wanted
+        tried_error = tried_off.norm(dim=-1, keepdim=True)
+        better = tried_error < error
+        radius = torch.where(better, radius * 4, radius / 4)
+        target, off, error, by_x, by_y = (
+            torch.where(better, new, old)
+            for new, old in (
+                (tried, target),
+                (tried_off, off),
+                (tried_error, error),
+                (tried_by_x, by_x),
+                (tried_by_y, by_y),
+            )
+        )
     best = error.unflatten(1, (-1, starts)).argmin(2, keepdim=True)
     found = target.unflatten(1, (-1, starts)).gather(2, best.expand(-1, -1, -1, 2)).squeeze(2)
     return torch.where(points.isnan().any(-1, keepdim=True), torch.nan, found)

@@ -1,0 +1,283 @@
+"""SimCLRViews: every step is torchvision's, the two ways in are one, and the draws are SimCLR's."""
+
+import json
+import math
+from typing import Any
+
+import PIL.Image
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torchvision import datasets, tv_tensors
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional as tvf
+
+from randfield import LocalColorJitter, LocalRotate, LocalTranslate, SimCLRViews
+
+SIZE = 64
+
+
+def photo(height=90, width=130):
+    """Smooth enough that resampling has something to do, with every colour in it."""
+    rough = torch.rand(3, 9, 13)
+    return (tvf.resize(rough, [height, width], antialias=True) * 255).round().to(torch.uint8)
+
+
+def nothing(height=90, width=130):
+    """The params of a view that changes nothing but the size."""
+    return {
+        "crop": [0, 0, height, width],
+        "flip": False,
+        "order": [0, 1, 2, 3],
+        "factors": [1.0, 1.0, 1.0],
+        "hue": 0.0,
+        "grey": 0.0,
+        "sigma": 0.0,
+    }
+
+
+def one_view(image, view, **options):
+    views = SimCLRViews(SIZE, normalize=False, n_views=1, **options)
+    return views.transform(image, {"views": [{step: [drawn] for step, drawn in view.items()}]})[0]
+
+
+STEPS: dict[str, tuple[dict[str, Any], Any]] = {
+    "crop": ({"crop": [11, 7, 60, 91]}, lambda x: tvf.resized_crop(x, 11, 7, 60, 91, [SIZE, SIZE], antialias=True)),
+    "enlarging crop": ({"crop": [40, 7, 20, 31]}, lambda x: tvf.resized_crop(x, 40, 7, 20, 31, [SIZE, SIZE])),
+    "flip": ({"flip": True}, lambda x: tvf.horizontal_flip(x)),
+    "brightness": ({"factors": [1.7, 1.0, 1.0]}, lambda x: tvf.adjust_brightness(x, 1.7)),
+    "darkness": ({"factors": [0.2, 1.0, 1.0]}, lambda x: tvf.adjust_brightness(x, 0.2)),
+    "contrast": ({"factors": [1.0, 1.8, 1.0]}, lambda x: tvf.adjust_contrast(x, 1.8)),
+    "little contrast": ({"factors": [1.0, 0.4, 1.0]}, lambda x: tvf.adjust_contrast(x, 0.4)),
+    "saturation": ({"factors": [1.0, 1.0, 1.6]}, lambda x: tvf.adjust_saturation(x, 1.6)),
+    "hue": ({"hue": -0.17}, lambda x: tvf.adjust_hue(x, -0.17)),
+    "all in an order": (
+        {"factors": [1.3, 0.6, 1.4], "hue": 0.1, "order": [3, 1, 2, 0]},
+        lambda x: tvf.adjust_brightness(
+            tvf.adjust_saturation(tvf.adjust_contrast(tvf.adjust_hue(x, 0.1), 0.6), 1.4), 1.3
+        ),
+    ),
+    "grey": ({"grey": 1.0}, lambda x: tvf.rgb_to_grayscale(x, 3)),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_step_is_torchvisions_on_uint8(step):
+    drawn, reference = STEPS[step]
+    image = photo()
+    cropped = image if "crop" in drawn else tvf.resize(image, [SIZE, SIZE], antialias=True)
+    # torchvision cuts off what is behind the point after each of its steps, and in the grey of which contrast wants
+    # the mean: on average half a level each time.
+    steps = {"all in an order": 5, "little contrast": 2}.get(step, 1)
+    difference = (one_view(image, nothing() | drawn) * 255 - reference(cropped)).abs()
+    assert difference.max() <= 2 * steps
+    assert difference.mean() <= 0.5 * steps
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_step_is_torchvisions_on_floats(step):
+    drawn, reference = STEPS[step]
+    image = photo() / 255
+    cropped = image if "crop" in drawn else tvf.resize(image, [SIZE, SIZE], antialias=True)
+    torch.testing.assert_close(one_view(image, nothing() | drawn), reference(cropped), atol=3e-5, rtol=0)
+
+
+@pytest.mark.parametrize("sigma", [0.1, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("size", [SIZE, 224, 32])
+def test_blur_is_torchvisions(sigma, size):
+    """SimCLR's kernel: a tenth of the image, made odd."""
+    image = torch.rand(3, size, size)
+    views = SimCLRViews(size, normalize=False, n_views=1)
+    view = nothing(size, size) | {"sigma": sigma}
+    blurred = views.transform(image, {"views": [{step: [drawn] for step, drawn in view.items()}]})[0]
+    kernel = 2 * (int(0.1 * size) // 2) + 1
+    assert (blurred - tvf.gaussian_blur(image, [kernel, kernel], [sigma, sigma])).abs().max() < 1e-3
+
+
+def test_normalised_by_imagenets_colours():
+    image = photo()
+    plain = one_view(image, nothing())
+    normal = SimCLRViews(SIZE, n_views=1).transform(image, {"views": [{k: [v] for k, v in nothing().items()}]})[0]
+    torch.testing.assert_close(normal, tvf.normalize(plain, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+
+
+@pytest.mark.parametrize("local", [None, LocalTranslate(p=0.8), LocalColorJitter()])
+@pytest.mark.parametrize("shape", [(90, 130), (40, 33)])
+def test_dense_arithmetic_is_the_loop(local, shape):
+    """What an accelerator does to all samples at once, against what the CPU does to one after the other."""
+    views, images = SimCLRViews(SIZE, local, normalize=False), torch.rand(12, 3, *shape)
+    drawn = views.make_params([images])
+    for view in drawn["views"]:
+        batched = dict(view)
+        if local is not None:
+            # Drawn for each sample on its own here; as a batch there. Replay one sample's draw for all of them.
+            its: dict[str, Any] = next((p for p in view["local"] if p), {})
+            view["local"], batched["local"] = [its] * 12, its
+        loop = views.transform(images, {"views": [view]})[0]
+        torch.testing.assert_close(views._apply_to_all(images, batched), loop, atol=1e-3, rtol=0)
+
+
+def test_dense_arithmetic_compiles_whole():
+    views, images = SimCLRViews(32, LocalTranslate(per_sample=True)), torch.rand(5, 3, 40, 51)
+    view = views.make_params([images])["views"][0]
+    view["local"] = LocalTranslate(per_sample=True).make_params([torch.rand(5, 3, 32, 32)])
+    view = {k: torch.as_tensor(v) if k != "local" else v for k, v in view.items()}
+    compiled = torch.compile(views._apply_to_all, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(images, view), views._apply_to_all(images, view))
+
+
+# ------------------------------------------------------------------------------------------------------------- draws
+
+
+def test_draws_are_simclrs():
+    n, (height, width) = 20000, (90, 130)
+    drawn = SimCLRViews(SIZE)._draw_steps(n, height, width, torch.device("cpu"), None)
+
+    def mean_is(values, expected):
+        values = values.double()
+        assert abs(values.mean() - expected) <= 4 * values.std() / math.sqrt(len(values))
+
+    jittered = (drawn["factors"] != 1).any(-1)
+    mean_is(drawn["flip"], 0.5)
+    mean_is(jittered, 0.8)
+    mean_is(drawn["grey"], 0.2)
+    mean_is(drawn["sigma"] > 0, 0.5)
+    mean_is(drawn["sigma"][drawn["sigma"] > 0], 1.05)
+    mean_is(drawn["hue"][jittered].abs(), 0.1)
+    assert drawn["hue"].abs().max() <= 0.2
+    for op in range(3):
+        mean_is(drawn["factors"][jittered][:, op], 1.0)
+        mean_is((drawn["factors"][jittered][:, op] - 1).abs(), 0.4)
+    for place in range(4):
+        mean_is(drawn["order"][:, place] == 3, 0.25)
+    assert drawn["sigma"][drawn["sigma"] > 0].min() >= 0.1
+    assert drawn["sigma"].max() <= 2
+
+
+@pytest.mark.parametrize("shape", [(90, 130), (30, 200), (200, 30)])
+def test_crops_are_torchvisions(shape):
+    """Against RandomResizedCrop: the same distribution of place and size, also where most tries do not fit."""
+    n = 4000
+    ours = SimCLRViews(SIZE)._draw_steps(n, shape[0], shape[1], torch.device("cpu"), None)["crop"].double()
+    reference = v2.RandomResizedCrop(SIZE, scale=(0.08, 1.0))
+    image = torch.zeros(1, *shape)
+    theirs = [reference.make_params([image]) for _ in range(n)]
+    crops = torch.tensor([[p["top"], p["left"], p["height"], p["width"]] for p in theirs]).double()
+    assert (ours[:, :2] >= 0).all()
+    assert (ours[:, :2] + ours[:, 2:] <= torch.tensor(shape)).all()
+    for moment in (1, 2):
+        a, b = ours**moment, crops**moment
+        error = (a.var(0) / n + b.var(0) / n).sqrt()
+        assert ((a.mean(0) - b.mean(0)).abs() <= 4 * error + 1e-9).all()
+
+
+def test_every_sample_and_view_has_its_own_draws():
+    views = SimCLRViews(16, LocalTranslate())
+    same = torch.rand(1, 3, 30, 40).expand(6, 3, 30, 40)
+    flat = torch.cat(views(same)).flatten(1)
+    assert torch.cdist(flat, flat).add(torch.eye(12) * 9).min() > 1e-3
+    alike = SimCLRViews(16, LocalTranslate(), per_sample=False)(same)
+    assert all(torch.equal(view, view[:1].expand_as(view)) for view in alike)
+    assert not torch.equal(*alike)
+
+
+def test_generator_and_replay():
+    image = photo()
+    views = SimCLRViews(SIZE, LocalRotate(), generator=torch.Generator().manual_seed(3))
+    first = views(image)
+    torch.manual_seed(99)
+    again = SimCLRViews(SIZE, LocalRotate(), generator=torch.Generator().manual_seed(3))
+    assert all(map(torch.equal, first, again(image)))
+    drawn = again.make_params([image])
+    replayed = again.transform(image, json.loads(json.dumps(drawn, default=torch.Tensor.tolist)))
+    assert all(map(torch.equal, again.transform(image, drawn), replayed))
+
+
+# -------------------------------------------------------------------------------------------------------- ways in
+
+
+@pytest.mark.parametrize("kind", ["pil", "grey pil", "uint8", "float", "Image", "one channel", "palette"])
+def test_images_of_every_kind(kind):
+    image = photo()
+    inpt = {
+        "pil": lambda: tvf.to_pil_image(image),
+        "grey pil": lambda: tvf.to_pil_image(image[:1]),
+        "palette": lambda: tvf.to_pil_image(image).convert("P"),
+        "uint8": lambda: image,
+        "float": lambda: image / 255,
+        "Image": lambda: tv_tensors.Image(image),
+        "one channel": lambda: image[:1],
+    }[kind]()
+    before = inpt.copy() if isinstance(inpt, PIL.Image.Image) else inpt.clone()
+    out, label = SimCLRViews(SIZE, LocalTranslate(), n_views=3)((inpt, "cat"))
+    assert label == "cat"
+    assert [(v.shape, v.dtype) for v in out] == [((3, SIZE, SIZE), torch.float32)] * 3
+    assert (inpt == before) if isinstance(inpt, PIL.Image.Image) else bool((inpt == before).all())
+
+
+def test_pil_and_tensor_agree():
+    image = photo()
+    views = SimCLRViews(SIZE, LocalTranslate())
+    drawn = views.make_params([image])
+    assert all(map(torch.equal, views.transform(image, drawn), views.transform(tvf.to_pil_image(image), drawn)))
+
+
+def test_the_input_is_left_alone():
+    """A crop of the whole image at its own size is no copy unless one is made."""
+    image = torch.rand(3, SIZE, SIZE)
+    before = image.clone()
+    one_view(image, nothing(SIZE, SIZE) | {"factors": [0.5, 1.0, 1.0]})
+    assert torch.equal(image, before)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 30, 40), (1, 3, 1, 1), (2, 3, 1, 9)])
+def test_small_and_empty_batches(shape):
+    out = SimCLRViews(8, LocalTranslate())(torch.rand(shape))
+    assert [v.shape for v in out] == [(shape[0], 3, 8, 8)] * 2
+
+
+def test_tiny_views():
+    assert SimCLRViews(1)(photo())[0].shape == (3, 1, 1)
+
+
+def test_in_a_dataloader():
+    dataset = datasets.FakeData(8, (3, 40, 50), transform=SimCLRViews(16, LocalTranslate(p=0.8)))
+    (first, second), labels = next(iter(DataLoader(dataset, batch_size=8, num_workers=2)))
+    assert first.shape == second.shape == (8, 3, 16, 16)
+    assert labels.shape == (8,)
+
+
+def test_config_round_trip():
+    views = SimCLRViews(96, LocalTranslate(p=0.8), strength=0.5, blur=False, crop_scale=(0.2, 1.0), normalize=False)
+    config = json.loads(json.dumps(views.config))
+    assert SimCLRViews(**config).config == views.config
+    assert repr(SimCLRViews(**config)) == repr(views)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 0}, "size and n_views must be at least 1, got size=0"),
+        ({"n_views": 0}, "n_views=0"),
+        ({"strength": -0.1}, r"strength must be in \[0, 1.25\], got -0.1"),
+        ({"crop_scale": (0.5, 0.2)}, r"crop_scale .* got \(0.5, 0.2\)"),
+        ({"crop_scale": (0.0, 1.0)}, "crop_scale"),
+        ({"local": v2.ElasticTransform()}, "local must be a local transform"),
+    ],
+)
+def test_bad_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
+        SimCLRViews(**options)
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (torch.rand(4, 30, 40), r"got shape \(4, 30, 40\)"),
+        (torch.rand(30, 40), r"got shape \(30, 40\)"),
+        (torch.zeros(3, 30, 40, dtype=torch.int32), "got torch.int32"),
+    ],
+)
+def test_bad_images(image, message):
+    with pytest.raises(ValueError, match=message):
+        SimCLRViews()(image)
