@@ -164,41 +164,88 @@ def _source(grid: Tensor, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.lerp(torch.lerp(a, b, x), torch.lerp(c, d, x), y), by_x, by_y
 
 
-_STARTS, _STEPS = 4, 16
+def _inverse(by_x: Tensor, by_y: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows, for x and for y, of the inverse of the matrix of these columns; bounded where it has none."""
+    determinant = by_x[..., :1] * by_y[..., 1:] - by_y[..., :1] * by_x[..., 1:]
+    determinant = torch.copysign(determinant.abs().clamp_min(1e-4), determinant)
+    (a, c), (b, d) = by_x.unbind(-1), by_y.unbind(-1)
+    return torch.stack([d, -b], -1) / determinant, torch.stack([-c, a], -1) / determinant
+
+
+_STARTS, _STEPS, _SEARCHED = 4, 12, 8
 
 
 def invert(grid: Float[Tensor, "b h w 2"], points: Float[Tensor, "b n 2"]) -> Float[Tensor, "b n 2"]:
     """The target points that `grid` pulls from the source `points`: solves source(t) = p for each p.
 
-    Newton's method on the bilinear interpolation of the grid, from the few best of a coarse set of its pixels, each
-    step held to a radius that shrinks when it did not help; a fixed number of steps, so that nothing is looked at on
-    the host. On a grid without folds the answer is exact to a small fraction of a pixel; where it folds, one of the
-    preimages is returned. Beyond its edge the grid goes on as it ends, so that a point that left the image gets a place
-    outside the image. NaN stays NaN.
+    Newton's method on the bilinear interpolation of the grid, from the few likeliest of a coarse set of its pixels,
+    each step held to a radius that shrinks when it did not help; then, for the few points of each grid that this missed
+    most, once more from the cell that holds them, found among all cells. Numbers of steps and points are fixed, so that
+    nothing is looked at on the host. On a grid without folds the answer is exact to a small fraction of a pixel; where
+    it folds, one of the preimages is returned. Beyond its edge the grid goes on as it ends, so that a point that left
+    the image gets a place outside the image. NaN stays NaN.
     """
     height, width = grid.shape[1:3]
-    stride = max(1, min(height, width) // 24)
-    coarse = (slice(None), slice(stride // 2, None, stride), slice(stride // 2, None, stride))
-    candidates = grid[coarse].flatten(1, 2)
-    starts = min(_STARTS, candidates.shape[1])
-    nearest = torch.cdist(points, candidates).topk(starts, largest=False).indices  # [b, n, starts]
-    target = identity_grid((height, width), grid.device)[coarse[1:]].flatten(0, 1)[nearest].flatten(1, 2)
-    wanted = points.repeat_interleave(starts, 1)
+    pixel = 2 / min(height, width)
+    outermost = points.new_tensor([width - 1, height - 1]) / min(height, width)
 
+    def badness(found: Tensor, error: Tensor) -> Tensor:
+        """A miss counts; between places that do not miss, how far outside of all pixel centres they are."""
+        return 1e3 * (error / pixel - 1e-3).clamp_min(0) + (found.abs() - outermost).clamp_min(0).sum(-1)
+
+    stride = max(1, min(height, width) // 24)
+    nodes = identity_grid((height, width), grid.device)[stride // 2 :: stride, stride // 2 :: stride].flatten(0, 1)
+    starts = min(_STARTS, len(nodes))
+    first = _lengths(points, *_newton_steps(grid, nodes)).topk(starts, largest=False).indices
+    found, error = _newton(grid, nodes[first].flatten(1, 2), points.repeat_interleave(starts, 1))
+    bad, best = badness(found, error).unflatten(1, (-1, starts)).min(2, keepdim=True)
+    found = found.unflatten(1, (-1, starts)).gather(2, best.unsqueeze(-1).expand(-1, -1, -1, 2)).squeeze(2)
+
+    if min(height, width) > 1 and points.shape[1]:
+        cells = (identity_grid((height, width), grid.device)[:-1, :-1] + pixel / 2).flatten(0, 1)
+        steps = _newton_steps(grid, cells)
+        worst = bad.squeeze(2).nan_to_num(0).topk(min(_SEARCHED, points.shape[1])).indices  # [b, searched]
+        pair = worst.unsqueeze(-1).expand(-1, -1, 2)
+        missed = points.gather(1, pair)
+        # One at a time: all cells of all grids are many.
+        nearest = torch.cat([_lengths(point, *steps).argmin(-1) for point in missed.split(1, 1)], 1)
+        again, error = _newton(grid, cells[nearest], missed)
+        better = (badness(again, error) < bad.squeeze(2).gather(1, worst)).unsqueeze(-1)
+        found = found.scatter(1, pair, torch.where(better, again, found.gather(1, pair)))
+    return torch.where(points.isnan().any(-1, keepdim=True), torch.nan, found)
+
+
+def _newton_steps(
+    grid: Float[Tensor, "b h w 2"], starts: Float[Tensor, "m 2"]
+) -> tuple[Float[Tensor, "b 2 m 2"], Float[Tensor, "b 2 m"]]:
+    """Newton's first step from each of the starts towards a point p, along x and along y, is rows · p - offsets."""
+    reached, by_x, by_y = _source(grid, starts.expand(len(grid), -1, -1))
+    rows = torch.stack(_inverse(by_x, by_y), 1)
+    return rows, (rows * reached.unsqueeze(1)).sum(-1)
+
+
+def _lengths(
+    points: Float[Tensor, "b n 2"], rows: Float[Tensor, "b 2 m 2"], offsets: Float[Tensor, "b 2 m"]
+) -> Float[Tensor, "b n m"]:
+    """How long that step is, by the longer of its two sides, for each of the points and each of the starts."""
+    return (points.unsqueeze(1) @ rows.mT).sub_(offsets.unsqueeze(2)).abs_().amax(1)
+
+
+def _newton(
+    grid: Float[Tensor, "b h w 2"], target: Float[Tensor, "b n 2"], points: Float[Tensor, "b n 2"]
+) -> tuple[Float[Tensor, "b n 2"], Float[Tensor, "b n"]]:
+    """Target points whose sources are nearest to `points`, from first guesses; and how far they miss."""
     here, by_x, by_y = _source(grid, target)
-    off = here - wanted
+    off = here - points
     error = off.norm(dim=-1, keepdim=True)
     radius = error.mul(2).clamp_min(0.25)
     for _ in range(_STEPS):
-        (a, c), (b, d), (x, y) = by_x.unbind(-1), by_y.unbind(-1), off.unbind(-1)
-        determinant = a * d - b * c
-        determinant = torch.copysign(determinant.abs().clamp_min(1e-4), determinant)
-        change = torch.stack([d * x - b * y, a * y - c * x], -1) / determinant.unsqueeze(-1)
+        change = torch.stack([(row * off).sum(-1) for row in _inverse(by_x, by_y)], -1)
         length = change.norm(dim=-1, keepdim=True)
         radius = torch.minimum(radius, length.clamp_min(1e-9))
         tried = target - change * (radius / length.clamp_min(1e-9))
         here, tried_by_x, tried_by_y = _source(grid, tried)
-        tried_off = here - wanted
+        tried_off = here - points
         tried_error = tried_off.norm(dim=-1, keepdim=True)
         better = tried_error < error
         radius = torch.where(better, radius * 4, radius / 4)
@@ -212,6 +259,4 @@ def invert(grid: Float[Tensor, "b h w 2"], points: Float[Tensor, "b n 2"]) -> Fl
                 (tried_by_y, by_y),
             )
         )
-    best = error.unflatten(1, (-1, starts)).argmin(2, keepdim=True)
-    found = target.unflatten(1, (-1, starts)).gather(2, best.expand(-1, -1, -1, 2)).squeeze(2)
-    return torch.where(points.isnan().any(-1, keepdim=True), torch.nan, found)
+    return target, error.squeeze(-1)
