@@ -12,7 +12,7 @@ from torchvision import datasets, tv_tensors
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tvf
 
-from randfield import LocalColorJitter, LocalRotate, LocalTranslate, SimCLRViews
+from randfield import LocalAffine, LocalColorJitter, LocalRotate, LocalTranslate, SimCLRViews
 
 SIZE = 64
 
@@ -101,29 +101,83 @@ def test_normalised_by_imagenets_colours():
     torch.testing.assert_close(normal, tvf.normalize(plain, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
 
 
-@pytest.mark.parametrize("local", [None, LocalTranslate(p=0.8), LocalColorJitter()])
-@pytest.mark.parametrize("shape", [(90, 130), (40, 33)])
-def test_dense_arithmetic_is_the_loop(local, shape):
-    """What an accelerator does to all samples at once, against what the CPU does to one after the other."""
-    views, images = SimCLRViews(SIZE, local, normalize=False), torch.rand(12, 3, *shape)
-    drawn = views.make_params([images])
+LOCALS = {
+    "none": None,
+    "translate": LocalTranslate(p=0.8),
+    "composed": LocalAffine([LocalRotate(alpha=0.1), LocalTranslate()]),
+    "composed in order": LocalAffine([LocalRotate(alpha=0.1), LocalTranslate()], order="given"),
+    "color": LocalColorJitter(),
+    "fold-free": LocalRotate(fold_free=True),
+}
+
+
+def one_by_one(views, images, drawn):
+    """The reference: every sample alone, by the code that makes the views of one image."""
+    made = []
     for view in drawn["views"]:
-        batched = dict(view)
-        if local is not None:
-            # Drawn for each sample on its own here; as a batch there. Replay one sample's draw for all of them.
-            its: dict[str, Any] = next((p for p in view["local"] if p), {})
-            view["local"], batched["local"] = [its] * 12, its
-        loop = views.transform(images, {"views": [view]})[0]
-        torch.testing.assert_close(views._apply_to_all(images, batched), loop, atol=1e-3, rtol=0)
+        its = [views.take({"views": [view]}, slice(i, i + 1))["views"][0] for i in range(len(images))]
+        alone = []
+        for image, one in zip(images, its, strict=True):
+            local = {}
+            if one.get("local"):
+                local = {"local": one["local"][0] if isinstance(one["local"], list) else unbatched(one["local"])}
+            plain = {name: value for name, value in one.items() if name != "local"}
+            plain = {name: v.tolist() if isinstance(v, torch.Tensor) else v for name, v in plain.items()}
+            alone.append(views._apply_to_one(image, {name: v[0] for name, v in plain.items()} | local))
+        made.append(torch.stack(alone))
+    return made
+
+
+def unbatched(local):
+    if "atoms" in local:
+        order = local["order"]
+        order = order[0].tolist() if isinstance(order, torch.Tensor) else order
+        return {"atoms": [unbatched(atom) for atom in local["atoms"]], "order": order}
+    return {name: value if name == "size" else value[0] for name, value in local.items()}
+
+
+@pytest.mark.parametrize("local", LOCALS)
+@pytest.mark.parametrize("shape", [(90, 130), (40, 33)])
+@pytest.mark.parametrize("size", [SIZE, 80], ids=["together", "one by one"])
+def test_ways_of_a_batch_agree(local, shape, size):
+    """Samples one by one, small views together on the CPU, and what an accelerator does, from the same draws."""
+    views, images = SimCLRViews(size, LOCALS[local], normalize=False), torch.rand(12, 3, *shape)
+    drawn = views.make_params([images])
+    made = views.transform(images, drawn)
+    dense = [views._apply_to_all(images, view, look=False) for view in drawn["views"]]
+    for ours, alone, blindly in zip(made, one_by_one(views, images, drawn), dense, strict=True):
+        torch.testing.assert_close(ours, alone, atol=1e-3, rtol=0)
+        torch.testing.assert_close(blindly, alone, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("local", LOCALS)
+def test_small_views_are_made_in_pieces(local, monkeypatch):
+    """A batch larger than the cache goes piece by piece; draws read back from JSON do too."""
+    views, images = SimCLRViews(16, LOCALS[local]), torch.rand(7, 3, 30, 40)
+    drawn = views.make_params([images])
+    whole = views.transform(images, drawn)
+    monkeypatch.setattr("randfield.views._PIXELS", 3 * 16 * 16)
+    torch.testing.assert_close(views.transform(images, drawn), whole)
+    read = json.loads(json.dumps(drawn, default=torch.Tensor.tolist))
+    torch.testing.assert_close(views.transform(images, read), whole)
+
+
+@pytest.mark.parametrize("size", [32, 80])
+@pytest.mark.parametrize("local", LOCALS)
+def test_take_is_a_part_of_the_batch(local, size):
+    views, images = SimCLRViews(size, LOCALS[local], normalize=False), torch.rand(6, 3, 40, 50)
+    drawn = views.make_params([images.new_empty(()).expand(6, 3, 40, 50)])  # only shape and device matter
+    whole = views.transform(images, drawn)
+    for part in (slice(2, 4), slice(1, None, 2)):
+        mine = views.transform(images[part], views.take(drawn, part))
+        torch.testing.assert_close(mine, [view[part] for view in whole], atol=1e-5, rtol=0)
 
 
 def test_dense_arithmetic_compiles_whole():
-    views, images = SimCLRViews(32, LocalTranslate(per_sample=True)), torch.rand(5, 3, 40, 51)
-    view = views.make_params([images])["views"][0]
-    view["local"] = LocalTranslate(per_sample=True).make_params([torch.rand(5, 3, 32, 32)])
-    view = {k: torch.as_tensor(v) if k != "local" else v for k, v in view.items()}
-    compiled = torch.compile(views._apply_to_all, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(images, view), views._apply_to_all(images, view))
+    views, images = SimCLRViews(32, LocalTranslate()), torch.rand(5, 3, 40, 51)
+    drawn = views.make_params([images])
+    compiled = torch.compile(views.transform, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(images, drawn), views.transform(images, drawn), atol=1e-5, rtol=0)
 
 
 # ------------------------------------------------------------------------------------------------------------- draws

@@ -661,6 +661,20 @@ def _weaker(params: Params, factor: Tensor) -> Params:
     return params | {"alpha": torch.as_tensor(params["alpha"], device=factor.device) * factor.unsqueeze(-1)}
 
 
+def taken(params: Params, samples: slice) -> Params:
+    """What a draw for each sample of a batch has for some of them."""
+
+    def part(name: str, value: Any) -> Any:
+        if name == "size":
+            return value
+        if name == "atoms":
+            return [taken(atom, samples) for atom in value]
+        numbers = torch.as_tensor(value)
+        return value if name == "order" and numbers.ndim == 1 else numbers[samples]  # a given order is everyone's
+
+    return {name: part(name, value) for name, value in params.items()}
+
+
 def _size_of(params: Params) -> tuple[int, int]:
     if "atoms" in params:
         return next((_size_of(atom) for atom in params["atoms"] if atom), (1, 1))
