@@ -200,15 +200,19 @@ class SimCLRViews(Drawn):
         if images.device.type != "cpu" or torch.compiler.is_compiling():
             return self._apply_to_all(images, view, look=False)
         together = self._together(images.device, batched) or isinstance(view.get("local"), dict)
-        step = max(1, _PIXELS // self.size**2) if together else 1
-        out = images.new_empty((len(images), 3, self.size, self.size), dtype=torch.float32)
-        for start in range(0, len(images), step):
-            some = slice(start, start + step)
-            its = view if len(view["crop"]) == 1 else _taken(view, some)
+
+        def made(images: Tensor, view: Params) -> Tensor:
             if together:
-                out[some] = self._apply_to_all(images[some], its, look=True)
-            else:
-                out[start] = self._apply_to_one(images[start], {name: drawn[0] for name, drawn in its.items()})
+                return self._apply_to_all(images, view, look=True)
+            return self._apply_to_one(images[0], {step: drawn[0] for step, drawn in view.items()}).unsqueeze(0)
+
+        at_once = max(1, _PIXELS // self.size**2) if together else 1
+        if len(images) == 1:
+            return made(images, view)
+        out = images.new_empty((len(images), 3, self.size, self.size), dtype=torch.float32)
+        for start in range(0, len(images), at_once):
+            some = slice(start, start + at_once)
+            out[some] = made(images[some], view if len(view["crop"]) == 1 else _taken(view, some))
         return out
 
     def take(self, params: Params, samples: slice) -> Params:
