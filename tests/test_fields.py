@@ -51,6 +51,32 @@ def test_log_power_falls_with_slope_minus_gamma(gamma, size):
     assert abs(slope + gamma) < 4 * error + 0.001  # the kx = 0 column holds each wave twice
 
 
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4])
+def test_tolerance_leaves_out_the_shortest_waves_alone(tolerance):
+    """Below the cut the power is what it was, above it there is none, and that is less than was allowed."""
+    size, gamma = (37, 53), 7.0
+    power = wave_power(sample_field(size, gamma=gamma, bound=None, tolerance=tolerance, batch=(2000,))).mean(0)
+    whole = wave_number(size).pow(-gamma)
+    whole[0, 0] = 0
+    whole = whole / whole.sum()
+    kept = power > 1e-15  # what rounding adds is a hundredth of that
+    assert 0 < kept.sum() < kept.numel() - 1
+    assert whole[~kept].sum().sqrt() <= tolerance
+    assert wave_number(size)[~kept][1:].min() > wave_number(size)[kept].max() / 1.5  # a square's corners reach farther
+    assert abs(power.sum() - 1) < 0.1  # unit variance all the same
+    ratio = power[kept] / whole[kept]
+    assert abs(ratio.log().mean()) < 0.05
+
+
+def test_tolerance_with_gammas_of_a_batch():
+    """The roughest field decides."""
+    gamma = torch.tensor([3.0, 9.0])
+    g = sample_field((32, 32), gamma=gamma, batch=(2,), tolerance=1e-3, generator=torch.Generator().manual_seed(1))
+    rough = sample_field((32, 32), gamma=gamma, batch=(2,), generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(g, rough)  # at gamma 3 a thousandth takes every wave of 32²
+    assert sample_field((8, 8), gamma=torch.ones(0), batch=(0,), tolerance=1e-3).shape == (0, 8, 8)
+
+
 @pytest.mark.parametrize("size", [(32, 32), (37, 53)])
 @pytest.mark.parametrize("gamma", [3.0, 8.0])
 def test_power_is_isotropic_in_pixels(gamma, size):
@@ -404,6 +430,8 @@ def test_float32_whatever_the_default_dtype(dtype):
         ({"period": 0.5}, r"period .* at least 1 .*, got 0.5"),
         ({"period": math.nan}, r"period .* got nan"),
         ({"period": math.inf}, r"period .* got inf"),
+        ({"tolerance": -0.1}, r"tolerance .* in \[0, 1\), got -0.1"),
+        ({"tolerance": 1}, r"tolerance .* got 1"),
         ({"bound": "max"}, r"bound must be 'peak', 'clip' or None, got 'max'"),
         ({"spectrum": 8.0}, r"spectrum.*8\.0"),
         ({"spectrum": lambda k: -k}, r"spectrum"),

@@ -173,6 +173,27 @@ def test_take_is_a_part_of_the_batch(local, size):
         torch.testing.assert_close(mine, [view[part] for view in whole], atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_images_in_threads(mode):
+    """The same views whatever the number of threads, which stays what it was; gradients where they are wanted."""
+    views, images, before = SimCLRViews(80, LocalTranslate()), torch.rand(5, 3, 90, 100), torch.get_num_threads()
+    drawn = views.make_params([images])
+    try:
+        torch.set_num_threads(1)
+        alone = views.transform(images, drawn)
+        torch.set_num_threads(3)
+        with mode():
+            source = images.clone().requires_grad_(mode is torch.enable_grad)
+            made = views.transform(source, drawn)
+            assert torch.get_num_threads() == 3
+            torch.testing.assert_close(made, alone, atol=1e-4, rtol=0)
+            if mode is torch.enable_grad:
+                (gradient,) = torch.autograd.grad(torch.stack(made).sum(), source)
+                assert gradient.abs().sum() > 0
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_dense_arithmetic_compiles_whole():
     views, images = SimCLRViews(32, LocalTranslate()), torch.rand(5, 3, 40, 51)
     drawn = views.make_params([images])
@@ -183,9 +204,31 @@ def test_dense_arithmetic_compiles_whole():
 # ------------------------------------------------------------------------------------------------------------- draws
 
 
+def steps_of(n, height, width):
+    return SimCLRViews(SIZE)._steps_of_all(torch.rand(n, 35), height, width)
+
+
+@pytest.mark.parametrize("shape", [(90, 130), (30, 200), (200, 30), (1, 1)])
+@pytest.mark.parametrize(
+    "options", [{}, {"blur": False, "strength": 0.5, "crop_scale": (0.5, 0.6)}, {"strength": 1.25}]
+)
+def test_one_view_is_drawn_as_many_are(shape, options):
+    views, u = SimCLRViews(SIZE, **options), torch.rand(500, 35, dtype=torch.float64)
+    together = {step: drawn.tolist() for step, drawn in views._steps_of_all(u, *shape).items()}
+    for i, numbers in enumerate(u.tolist()):
+        alone = views._steps(numbers, *shape)
+        assert alone["crop"] == together["crop"][i]
+        assert alone["order"] == together["order"][i]
+        assert alone["flip"] == together["flip"][i]
+        assert alone["grey"] == together["grey"][i]
+        assert alone["factors"] == pytest.approx(together["factors"][i], abs=1e-12)
+        assert alone["hue"] == pytest.approx(together["hue"][i], abs=1e-12)
+        assert alone["sigma"] == pytest.approx(together["sigma"][i], abs=1e-12)
+
+
 def test_draws_are_simclrs():
     n, (height, width) = 20000, (90, 130)
-    drawn = SimCLRViews(SIZE)._draw_steps(n, height, width, torch.device("cpu"), None)
+    drawn = steps_of(n, height, width)
 
     def mean_is(values, expected):
         values = values.double()
@@ -212,7 +255,7 @@ def test_draws_are_simclrs():
 def test_crops_are_torchvisions(shape):
     """Against RandomResizedCrop: the same distribution of place and size, also where most tries do not fit."""
     n = 4000
-    ours = SimCLRViews(SIZE)._draw_steps(n, shape[0], shape[1], torch.device("cpu"), None)["crop"].double()
+    ours = steps_of(n, *shape)["crop"].double()
     reference = v2.RandomResizedCrop(SIZE, scale=(0.08, 1.0))
     image = torch.zeros(1, *shape)
     theirs = [reference.make_params([image]) for _ in range(n)]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import PIL.Image
@@ -38,6 +39,10 @@ __all__ = ["SimCLRViews"]
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _GREY = (0.2989, 0.587, 0.114)  # ITU-R 601-2 luma, as torchvision has it
 _RATIO = (3 / 4, 4 / 3)
+_LOG_RATIO = (math.log(3 / 4), math.log(4 / 3))
+_TRIES = 10
+_NUMBERS = 2 * _TRIES + 15  # that a view takes
+_STEPS = ("crop", "flip", "order", "factors", "hue", "grey", "sigma")
 _BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)
 _UNCHANGED = (1.0, 1.0, 1.0, 0.0)  # the amounts of these that change nothing
 
@@ -132,48 +137,71 @@ class SimCLRViews(Drawn):
         n = 1 if samples is None else samples
         together = self._together(device, batch is not None)
         generator = self._generator()
-        numbers: dict[str, Any] = self._draw_steps(self.n_views * n, height, width, device, generator)
-        if not together:
-            numbers = {step: drawn.tolist() for step, drawn in numbers.items()}
-        views: list[Params] = [
-            {step: drawn[view * n : (view + 1) * n] for step, drawn in numbers.items()} for view in range(self.n_views)
-        ]
+        at = device if generator is None else generator.device
+        u = torch.rand((self.n_views, n, _NUMBERS), generator=generator, device=at, dtype=torch.float32)
+        views: list[Params]
+        if together:
+            views = [self._steps_of_all(its, height, width) for its in u.to(device)]
+        else:
+            drawn = [[self._steps(one, height, width) for one in its] for its in u.tolist()]
+            views = [{step: [one[step] for one in its] for step in _STEPS} for its in drawn]
         if self.local is not None:
             source = Source(device, (n,) if together and samples is not None else (), generator)
             size, times = (self.size, self.size), 1 if together else n
             for view in views:
-                drawn = [self.local.draw(size, source) for _ in range(times)]
-                view["local"] = drawn[0] if together else drawn
+                local = [self.local.draw(size, source) for _ in range(times)]
+                view["local"] = local[0] if together else local
         return {"views": views}
 
     def _together(self, device: torch.device, batched: bool) -> bool:
         """Whether samples are drawn and done all at once rather than one by one."""
         return device.type != "cpu" or (batched and self.size <= _SMALL)
 
-    def _draw_steps(
-        self, n: int, height: int, width: int, device: torch.device, generator: torch.Generator | None
-    ) -> dict[str, Tensor]:
-        """The parameters of every step but the local one, for n views."""
-        at = device if generator is None else generator.device
-        tries = 10
-        u = torch.rand((n, 2 * tries + 15), generator=generator, device=at, dtype=torch.float32).to(device)
-        area, aspect, rest = u.split([tries, tries, 15], -1)
+    def _steps(self, u: list[float], height: int, width: int) -> Params:
+        """What one view does, but for the local transform, from numbers in [0, 1)."""
+        area, aspect, rest = u[:_TRIES], u[_TRIES : 2 * _TRIES], u[2 * _TRIES :]
+        top, left, flip, jitter, brightness, contrast, saturation, hue, grey, blur, sigma, *order = rest
+        crop = self._central_crop(height, width)
+        for a, b in zip(area, aspect, strict=True):  # torchvision's RandomResizedCrop: the first of ten tries that fits
+            pixels = (self.crop_scale[0] + (self.crop_scale[1] - self.crop_scale[0]) * a) * (height * width)
+            ratio = math.exp(_LOG_RATIO[0] + (_LOG_RATIO[1] - _LOG_RATIO[0]) * b)
+            w, h = round(math.sqrt(pixels * ratio)), round(math.sqrt(pixels / ratio))
+            if 0 < w <= width and 0 < h <= height:
+                crop = [int(top * (height - h + 1)), int(left * (width - w + 1)), h, w]
+                break
+        s = self.strength if jitter < 0.8 else 0.0
+        return {
+            "crop": crop,
+            "flip": flip < 0.5,
+            "order": sorted(range(4), key=order.__getitem__),
+            "factors": [max(0.0, 1 + 0.8 * s * (2 * f - 1)) for f in (brightness, contrast, saturation)],
+            "hue": 0.2 * s * (2 * hue - 1),
+            "grey": float(grey < 0.2),
+            "sigma": 0.1 + 1.9 * sigma if self.blur and blur < 0.5 else 0.0,
+        }
+
+    def _central_crop(self, height: int, width: int) -> list[int]:
+        """The largest crop of an allowed aspect, for when none of the tries fits: top, left, height, width."""
+        w, h = min(width, max(1, round(height * _RATIO[1]))), min(height, max(1, round(width / _RATIO[0])))
+        return [(height - h) // 2, (width - w) // 2, h, w]
+
+    def _steps_of_all(self, u: Float[Tensor, "b n"], height: int, width: int) -> dict[str, Tensor]:
+        """The same for every row of u, on any device."""
+        area, aspect, rest = u.split([_TRIES, _TRIES, _NUMBERS - 2 * _TRIES], -1)
         low, high = self.crop_scale
         top, left, flip, jitter, brightness, contrast, saturation, hue, grey, blur, sigma = rest[:, :11].unbind(-1)
         order = rest[:, 11:].argsort(-1)
 
-        # torchvision's RandomResizedCrop: the first of ten tries that fits, else the largest central crop.
         area = (low + (high - low) * area) * (height * width)
-        aspect = torch.exp(math.log(_RATIO[0]) + math.log(_RATIO[1] / _RATIO[0]) * aspect)
+        aspect = torch.exp(_LOG_RATIO[0] + (_LOG_RATIO[1] - _LOG_RATIO[0]) * aspect)
         widths, heights = (area * aspect).sqrt().round(), (area / aspect).sqrt().round()
         fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
         first, any_fits = fits.float().argmax(-1, keepdim=True), fits.any(-1)
-        central_w = min(width, max(1, round(height * _RATIO[1])))
-        central_h = min(height, max(1, round(width / _RATIO[0])))
+        central_top, central_left, central_h, central_w = self._central_crop(height, width)
         crop_w = torch.where(any_fits, widths.gather(-1, first).squeeze(-1), central_w)
         crop_h = torch.where(any_fits, heights.gather(-1, first).squeeze(-1), central_h)
-        top = torch.where(any_fits, (top * (height - crop_h + 1)).floor(), (height - central_h) // 2)
-        left = torch.where(any_fits, (left * (width - crop_w + 1)).floor(), (width - central_w) // 2)
+        top = torch.where(any_fits, (top * (height - crop_h + 1)).floor(), central_top)
+        left = torch.where(any_fits, (left * (width - crop_w + 1)).floor(), central_left)
 
         jittered, strength = jitter < 0.8, self.strength
         factors = torch.stack([brightness, contrast, saturation], -1) * 2 - 1
@@ -199,20 +227,22 @@ class SimCLRViews(Drawn):
     def _view(self, images: Tensor, view: Params, *, batched: bool) -> Tensor:
         if images.device.type != "cpu" or torch.compiler.is_compiling():
             return self._apply_to_all(images, view, look=False)
+        if not batched and isinstance(view.get("local", []), list):
+            return self._apply_to_one(images[0], {step: drawn[0] for step, drawn in view.items()}).unsqueeze(0)
         together = self._together(images.device, batched) or isinstance(view.get("local"), dict)
 
-        def made(images: Tensor, view: Params) -> Tensor:
-            if together:
-                return self._apply_to_all(images, view, look=True)
-            return self._apply_to_one(images[0], {step: drawn[0] for step, drawn in view.items()}).unsqueeze(0)
-
         at_once = max(1, _PIXELS // self.size**2) if together else 1
-        if len(images) == 1:
-            return made(images, view)
         out = images.new_empty((len(images), 3, self.size, self.size), dtype=torch.float32)
-        for start in range(0, len(images), at_once):
+
+        def fill(start: int) -> None:
             some = slice(start, start + at_once)
-            out[some] = made(images[some], view if len(view["crop"]) == 1 else _taken(view, some))
+            its = view if len(view["crop"]) == 1 else _taken(view, some)
+            if together:
+                out[some] = self._apply_to_all(images[some], its, look=True)
+            else:
+                out[start] = self._apply_to_one(images[start], {step: drawn[0] for step, drawn in its.items()})
+
+        _in_threads(fill, range(0, len(images), at_once))
         return out
 
     def take(self, params: Params, samples: slice) -> Params:
@@ -308,6 +338,27 @@ class SimCLRViews(Drawn):
 
 
 # --------------------------------------------------------------------------------------------------------------- steps
+
+
+def _in_threads(work: Callable[[int], None], items: Sequence[int]) -> None:
+    """Images in threads, each of PyTorch's threads one: quicker than all threads at one image, which is too small."""
+    threads = min(torch.get_num_threads(), len(items))
+    if threads <= 1:
+        for item in items:
+            work(item)
+        return
+    graph, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()  # a thread's own, like its count
+
+    def one(item: int) -> None:
+        with torch.inference_mode(inference), torch.set_grad_enabled(graph):
+            work(item)
+
+    before = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            list(pool.map(one, items))
+    finally:
+        torch.set_num_threads(before)
 
 
 def _taken(view: Params, samples: slice) -> Params:
