@@ -56,9 +56,9 @@ def shift(
     if saturation is not None or value is not None:
         s = _saturation(chroma, v)
         if saturation is not None:
-            s = (s + saturation).clamp(0, 1)
+            s = (s + saturation).clamp_(0, 1)
         if value is not None:
-            v = (v + value).clamp(0, 1)
+            v = (v + value).clamp_(0, 1)
         chroma = v * s
     return _to_rgb(h, chroma, v)
 
@@ -74,8 +74,8 @@ def _from_rgb(rgb: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     # Six times hue times chroma, as it is where red, green or blue is the largest; where two tie, red comes before
     # green and green before blue, as in colorsys. `sign` and `lerp` choose: `where` would take seven times as long.
     if_red, if_green, if_blue = green - blue, (blue - red).add_(chroma, alpha=2), (red - green).add_(chroma, alpha=4)
-    sixths = torch.lerp(if_red, torch.lerp(if_green, if_blue, (value - green).sign_()), (value - red).sign_())
-    hue = (sixths / chroma.clamp_min(_NOT_ZERO)).mul_(1 / 6)
+    sixths = if_red.lerp_(if_green.lerp_(if_blue, (value - green).sign_()), (value - red).sign_())
+    hue = sixths.div_(chroma.clamp_min(_NOT_ZERO)).mul_(1 / 6)
     return hue, chroma, value
 
 

@@ -269,7 +269,8 @@ class LocalTransform(Drawn):
     ) -> Float[Tensor, "*batch count h w"]:
         """The fields g of a draw at the pixels of an image of any size."""
         phi, alpha, peak = self.law.evaluate(params, size, torch.device(device))
-        return (phi if peak is None else phi / peak) * alpha  # in this order, no rounding takes g beyond alpha
+        phi = phi if peak is None else phi.div_(peak)
+        return phi.mul_(alpha)  # in this order, no rounding takes g beyond alpha
 
 
 # ---------------------------------------------------------------------------------------------------------- geometry
