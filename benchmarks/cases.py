@@ -195,11 +195,9 @@ def transforms() -> list[Case]:
             "Everyone's own defaults, applied with certainty; MONAI has none, its settings are those of its tutorial.",
             "uint8 in and out for randfield, torchvision and AlbumentationsX. Kornia and MONAI return float32.",
             "torchvision's default field is rough (a Gaussian of 5 pixels); one as smooth as ours would cost it more.",
-            (
-                "grid_sample alone is the floor of a warp in PyTorch. Of what `LocalTranslate` adds to it, half is the field "
-                "(its waves summed, its peak found), a third reflection and the moved grid, the rest Python. OpenCV's "
-                "remap, in AlbumentationsX, is about as fast as grid_sample; its elastic field costs less than ours."
-            ),
+            "grid_sample alone is the floor of a warp in PyTorch, and OpenCV's remap takes as long as it does. Of what "
+            + "`LocalTranslate` adds to it, two fifths are the field (waves summed, peak found), a fifth the moved grid "
+            + "and its reflection, the rest Python. The elastic field of AlbumentationsX costs less than ours.",
         ),
     )
     one = ("LocalAffine of LocalTranslate", "LocalAffine of LocalRotate")
@@ -327,10 +325,8 @@ def fields() -> list[Case]:
             ),
             notes=(
                 "FyeldGenerator, powerbox and GSTools compute in float64, we in float32.",
-                (
-                    "FyeldGenerator and powerbox sum every wave of the grid, as we do by default; with tolerance=1e-4 we "
-                    "leave out the shortest, which together have a ten-thousandth of the field's standard deviation."
-                ),
+                "FyeldGenerator and powerbox sum every wave of the grid, as we do by default. With tolerance=1e-4 the "
+                + "shortest are left out, which have together a ten-thousandth of the field's standard deviation.",
                 "GSTools has no power law; its Matérn model with nu = 3 falls off as k⁻⁸.",
                 "Its default, the randomization method, has 1000 modes; the Fourier method here 16 × 16, periodic.",
             ),
