@@ -195,9 +195,8 @@ def transforms() -> list[Case]:
             "Everyone's own defaults, applied with certainty; MONAI has none, its settings are those of its tutorial.",
             "uint8 in and out for randfield, torchvision and AlbumentationsX. Kornia and MONAI return float32.",
             "torchvision's default field is rough (a Gaussian of 5 pixels); one as smooth as ours would cost it more.",
-            "grid_sample alone is the floor of a warp in PyTorch, and OpenCV's remap takes as long as it does. Of what "
-            + "`LocalTranslate` adds to it, two fifths are the field (waves summed, peak found), a fifth the moved grid "
-            + "and its reflection, the rest Python. The elastic field of AlbumentationsX costs less than ours.",
+            "grid_sample alone is the floor of a warp in PyTorch; OpenCV's remap, AlbumentationsX's, takes as long.",
+            "Of what `LocalTranslate` adds to it, two fifths are the field, a fifth the grid, the rest Python.",
         ),
     )
     one = ("LocalAffine of LocalTranslate", "LocalAffine of LocalRotate")
@@ -325,8 +324,8 @@ def fields() -> list[Case]:
             ),
             notes=(
                 "FyeldGenerator, powerbox and GSTools compute in float64, we in float32.",
-                "FyeldGenerator and powerbox sum every wave of the grid, as we do by default. With tolerance=1e-4 the "
-                + "shortest are left out, which have together a ten-thousandth of the field's standard deviation.",
+                "FyeldGenerator and powerbox sum every wave of the grid, as we do by default.",
+                "tolerance=1e-4 leaves out the shortest waves, a ten-thousandth of the field's standard deviation.",
                 "GSTools has no power law; its Matérn model with nu = 3 falls off as k⁻⁸.",
                 "Its default, the randomization method, has 1000 modes; the Fourier method here 16 × 16, periodic.",
             ),
