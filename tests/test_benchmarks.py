@@ -3,7 +3,9 @@
 import ast
 import doctest
 import json
+import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -323,6 +325,28 @@ def test_graph_breaks_are_found_without_a_device():
 
     assert accelerator.graph_break(straight, (2, 3, 8, 8)) is None
     assert "graph" in (accelerator.graph_break(breaks, (2, 3, 8, 8)) or "")
+
+
+BATCHED = """
+    import sys
+    sys.path.insert(0, ".")
+    from benchmarks.accelerator import graph_break, host_traffic
+    from benchmarks.cases import ours, simclr_views
+
+    for transform in (simclr_views(field=True, size=16), ours("LocalTranslate", per_sample=True)()):
+        for side in (24, 20):  # the second size in one process, for which sizes would become symbols
+            for look in (host_traffic, graph_break):
+                found = look(transform, (4, 3, side, side + 3))
+                assert not found, f"{type(transform).__name__}, {side}: {look.__name__}: {found}"
+"""
+
+
+def test_batches_on_a_device_compile_whole_and_never_ask_the_host():
+    """From the drawing on, in a process without this suite's checks of shapes."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(BATCHED)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="would run it")

@@ -84,6 +84,7 @@ SIGNATURES = {
         "spectrum": None,
         "period": 1.0,
         "bound": "peak",
+        "tolerance": 0.0,
         "generator": None,
         "device": None,
     },

@@ -231,7 +231,9 @@ def _torus(size: tuple[int, ...], period: float) -> list[float]:
 
 def _power(spectrum: Spectrum, k: Tensor) -> Tensor:
     # A power law has no scale: measured from about the longest wave, its powers stay in the range of float32.
-    return spectrum(k / k.flatten()[1] if isinstance(spectrum, power_law) else k)
+    if isinstance(spectrum, power_law):
+        return spectrum.__call__(k / k.flatten()[1])  # spelt out: PyTorch 2.11 compiles it only so
+    return spectrum(k)
 
 
 @cached

@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -152,15 +153,16 @@ class FieldLaw:
         self, size: tuple[int, int], unseen: float, gamma: list[Any], alpha: list[Any], share: float, known: bool
     ) -> tuple[int, ...]:
         """As many waves as the drawn gamma and alpha need; where these are on a device, as any could need."""
-        roughest, strongest = self._roughest, self.strongest * share
-        if known:
-            strongest = max(alpha)
-            if self.spectrum is None:  # by steps of a half, so that `cutoff` is asked few different questions
-                roughest = power_law(math.floor(2 * min(gamma)) / 2)
-        tolerance = min(unseen / max(strongest, 1e-9), 1.0)
-        return fields.cutoff(
-            size, roughest, period=self.period, tolerance=2.0 ** (math.floor(2 * math.log2(tolerance)) / 2)
-        )
+        if not known:
+            return self._waves_at_most(size, unseen, self.strongest * share)
+        # By steps of a half, so that `cutoff` is asked few different questions.
+        roughest = self.spectrum or power_law(math.floor(2 * min(gamma)) / 2)
+        return fields.cutoff(size, roughest, period=self.period, tolerance=_tolerance(unseen, max(alpha)))
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch's own
+    def _waves_at_most(self, size: tuple[int, int], unseen: float, strongest: float) -> tuple[int, ...]:
+        # A method because a graph that is being compiled takes no spectrum, which is an object, as an argument.
+        return fields.cutoff(size, self._roughest, period=self.period, tolerance=_tolerance(unseen, strongest))
 
     def evaluate(
         self, params: Params, size: tuple[int, int], device: torch.device
@@ -187,6 +189,12 @@ class FieldLaw:
         # The same deformation at another size: measure the peak where it was drawn, cut what rises above it in between.
         peak = fields.peak_of(fields.evaluate(modes, drawn_for, period=self.period), 2)
         return (phi / peak).clamp_(-1, 1), alpha, None
+
+
+def _tolerance(unseen: float, strongest: float) -> float:
+    """The share of a field that nobody sees, rounded down to one of few numbers: `cutoff` remembers its answers."""
+    tolerance = min(unseen / max(strongest, 1e-9), 1.0)
+    return 2.0 ** (math.floor(2 * math.log2(tolerance)) / 2)
 
 
 class Drawn(v2.Transform):
@@ -990,4 +998,4 @@ def _size(inpt: Any) -> tuple[int, int]:
         height, width = inpt.shape[-2:]
     else:
         width, height = inpt.size
-    return height, width
+    return operator.index(height), operator.index(width)  # a graph being compiled is for this size
