@@ -69,15 +69,19 @@ def cached(function: Callable[P, T]) -> Callable[P, T]:
     """
 
     @lru_cache(maxsize=256)
-    def remembered(*args: Any) -> T:
+    def remembered(*args: Any) -> tuple[T]:
         with torch.inference_mode(mode=False), torch.device("cpu"):
-            return function(*args)  # type: ignore[call-arg]  # mypy wants P.kwargs named too
+            return (function(*args),)  # type: ignore[call-arg]  # mypy wants P.kwargs named too
 
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch's own
-    def constant(*args: Any) -> T:
+    def constant(*args: Any) -> tuple[T]:  # in a tuple: to PyTorch 2.11 bare tensors from here are one and the same
         return remembered(*args)
 
-    return cast("Callable[P, T]", wraps(function)(constant))
+    @wraps(function)
+    def unpacked(*args: Any) -> T:
+        return constant(*args)[0]
+
+    return cast("Callable[P, T]", unpacked)
 
 
 # ---------------------------------------------------------------------------------------------------------- spectra
