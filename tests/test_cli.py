@@ -16,7 +16,8 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 import randfield
 from randfield import __main__, cli
-from randfield.cli import app, parse_local, show
+from randfield.cli import app, show
+from randfield.names import parse_local
 
 WIDTH, HEIGHT = 53, 37
 

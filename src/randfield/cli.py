@@ -11,7 +11,6 @@ neither the order nor the company in which pictures are made can matter.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import math
@@ -33,30 +32,19 @@ from typing import Annotated, Any, NoReturn
 import torch
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
-from PIL import Image, ImageDraw, ImageFont, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 from torchvision.transforms.v2 import functional as tvf
 
 import randfield
-from randfield.transforms import (
-    LocalAffine,
-    LocalColorJitter,
-    LocalHue,
-    LocalRotate,
-    LocalSaturation,
-    LocalScale,
-    LocalShear,
-    LocalTransform,
-    LocalTranslate,
-    LocalValue,
-    LocalWarp,
-    Params,
-    Range,
-)
+from randfield import pictures
+from randfield.names import parse_local
+from randfield.seeds import seed_of
+from randfield.transforms import LocalAffine, LocalTransform, LocalValue, LocalWarp, Params
 
-__all__ = ["app", "augment", "parse_local", "show"]
+__all__ = ["app", "augment", "show"]
 
 app = App(
     name="randfield",
@@ -121,45 +109,6 @@ Count = Annotated[int, Parameter(validator=Number(gte=1))]
 Flag = Annotated[bool, Parameter(show_default=False)]
 Json = Annotated[bool, Parameter(name="--json", help="Print the result as one JSON object.", show_default=False)]
 
-_GEOMETRY: dict[str, type[LocalWarp]] = {
-    "rotate": LocalRotate,
-    "scale": LocalScale,
-    "shear": LocalShear,
-    "translate": LocalTranslate,
-}
-_COLOUR = {"hue": LocalHue, "saturation": LocalSaturation, "value": LocalValue}
-
-
-def parse_local(
-    name: str,
-    *,
-    gamma: Range = (7, 10),
-    alpha: Range = (0, 1 / 3),
-    p: float = 1.0,
-    generator: torch.Generator | None = None,
-) -> LocalTransform:
-    """The transform that a name on the command line stands for.
-
-    `rotate`, `scale`, `shear`, `translate`, `hue`, `saturation` and `value` are the classes of those names; `color` is
-    all three colours; geometric names joined by `+` are a `LocalAffine` of atoms that all have this gamma and alpha.
-
-    >>> parse_local("translate+shear", alpha=0.2, p=0.8).transforms[1].alpha
-    0.2
-    """
-    if name == "color":
-        return LocalColorJitter(hue=alpha, saturation=alpha, value=alpha, gamma=gamma, p=p, generator=generator)
-    if name in _COLOUR:
-        return _COLOUR[name](gamma=gamma, alpha=alpha, p=p, generator=generator)
-    atoms = name.split("+")
-    if not set(atoms) <= _GEOMETRY.keys():
-        raise ValueError(
-            f"unknown transform {name!r}; expected one of {', '.join([*_GEOMETRY, *_COLOUR, 'color'])}, or several of "
-            f"the first {len(_GEOMETRY)} joined by +, such as translate+shear"
-        )
-    if len(atoms) == 1:
-        return _GEOMETRY[name](gamma=gamma, alpha=alpha, p=p, generator=generator)
-    return LocalAffine([_GEOMETRY[atom](gamma=gamma, alpha=alpha) for atom in atoms], p=p, generator=generator)
-
 
 def _parsed(
     names: tuple[str, ...],
@@ -171,11 +120,6 @@ def _parsed(
 ) -> list[LocalTransform]:
     ranges = [values[0] if len(values) == 1 else values for values in (gamma, alpha)]
     return [parse_local(name, gamma=ranges[0], alpha=ranges[1], p=p, generator=generator) for name in names]
-
-
-def _seed(*what: str | int) -> int:
-    key = os.fsencode("\0".join(map(str, what)))  # as the system encodes them: names of files need not be valid text
-    return int.from_bytes(hashlib.sha256(key).digest()[:8])
 
 
 def _moves_pixels(transform: LocalTransform) -> bool:
@@ -195,13 +139,6 @@ _FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF
 
 class CannotWriteError(Exception):
     """The disk, not the image, is at fault: no other file will fare better."""
-
-
-def _read(path: Path) -> tuple[Image.Image, str]:
-    """An image the right way up, and the name of its format."""
-    with Image.open(path) as image:
-        kind = "JPEG" if image.format == "MPO" else str(image.format)  # MPO: a JPEG that some cameras append others to
-        return ImageOps.exif_transpose(image), kind
 
 
 def _encoded(image: Image.Image, kind: str, *, like: Image.Image) -> bytes:
@@ -227,16 +164,7 @@ def _write(path: Path, content: bytes) -> None:
             unfinished.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise CannotWriteError(f"cannot write {path}: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    """Why a file failed, without its path."""
-    if isinstance(error, UnidentifiedImageError):
-        return "not an image that Pillow can read"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+        raise CannotWriteError(f"cannot write {path}: {pictures.reason(error)}") from error
 
 
 # ------------------------------------------------------------------------------------------------------------- show
@@ -304,9 +232,9 @@ def show(
     if output.exists() and not overwrite:
         _stop(f"{output} exists; choose another --output, or replace it with --overwrite")
     try:
-        original = _fitted(_as_rgb(_read(photo)[0]), size)
+        original = _fitted(pictures.as_rgb(pictures.read(photo)[0]), size)
     except Exception as error:  # Pillow raises what it likes: SyntaxError for a broken PNG, struct.error, ...
-        _stop(f"cannot show {photo}: {_reason(error)}")
+        _stop(f"cannot show {photo}: {pictures.reason(error)}")
 
     gridded = _with_grid(original) if grid else original
     rows = []
@@ -314,7 +242,7 @@ def show(
         start = gridded if _moves_pixels(local) else original
         drawn = []
         for index in range(n):
-            generator.manual_seed(_seed(seed, name, index))
+            generator.manual_seed(seed_of(seed, name, index))
             drawn.append(local.make_params([start]))
         rows.append(
             Row(
@@ -445,17 +373,6 @@ def _with_grid(photo: Image.Image) -> Image.Image:
 def _fitted(photo: Image.Image, longer: int) -> Image.Image:
     width, height = (max(1, round(side * longer / max(photo.size))) for side in photo.size)
     return photo.resize((width, height), Image.Resampling.LANCZOS)
-
-
-def _as_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith(("I", "F")):  # more than 8 bits: stretch what is there, where Pillow would cut it off
-        values = tvf.pil_to_tensor(image.convert("F"))
-        low, high = values.min(), values.max()
-        image = tvf.to_pil_image((values - low) / (high - low).clamp_min(1e-12))
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB")
 
 
 # ---------------------------------------------------------------------------------------------------------- augment
@@ -652,11 +569,11 @@ def _augment(job: Job, image: Path) -> tuple[int, str | None]:
     transforms = job.transforms(generator)
     written = 0
     try:
-        original, kind = _read(job.root / image)
+        original, kind = pictures.read(job.root / image)
         for index, target in enumerate(job.targets(image)):
             if job.resume and target.exists():
                 continue
-            generator.manual_seed(_seed(job.seed, image.as_posix(), index))
+            generator.manual_seed(seed_of(job.seed, image.as_posix(), index))
             copy = original
             for transform in transforms:
                 copy = _apply(transform, copy)
@@ -665,7 +582,7 @@ def _augment(job: Job, image: Path) -> tuple[int, str | None]:
     except CannotWriteError:
         raise
     except Exception as error:  # one bad image among a million, and Pillow raises what it likes
-        return written, _reason(error)
+        return written, pictures.reason(error)
     return written, None
 
 
