@@ -39,6 +39,7 @@ from randfield import (
     power_law,
     squared_exponential,
 )
+from randfield import transforms as transforms_module
 from randfield.affine import identity_grid
 from randfield.fields import draw
 
@@ -1261,3 +1262,20 @@ def test_cost_does_not_depend_on_gamma(make):
     finally:
         torch.set_num_threads(threads)
     assert statistics.median(times[rough]) < 2.5 * statistics.median(times[smooth])
+
+
+@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize("wrapped", [torch.as_tensor, tv_tensors.Image, tv_tensors.Video])
+def test_a_batch_done_in_parts_is_the_batch_done_at_once(make, wrapped, monkeypatch):
+    """What fits the cache is done at a time, of a batch by samples and of colours by rows."""
+    image = torch.randint(0, 256, (5, 3, *SIZE), dtype=torch.uint8)
+    image = wrapped(image.unsqueeze(1).expand(-1, 2, -1, -1, -1) if wrapped is tv_tensors.Video else image)
+    transform = make(alpha=0.3, per_sample=True, p=0.7)
+    params = drawn(transform, image)
+    whole = transform.transform(image, params)
+    monkeypatch.setattr(transforms_module, "_PIXELS", 2 * math.prod(SIZE))
+    monkeypatch.setattr(functional, "_AT_ONCE", 3 * 300)
+    parts = transform.transform(image, params)
+    assert type(parts) is type(image)
+    assert torch.equal(parts, whole)
+    assert torch.equal(transform.transform(image, json.loads(json.dumps(params, default=torch.Tensor.tolist))), whole)

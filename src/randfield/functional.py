@@ -311,26 +311,44 @@ def _shift_planes(
         raise ValueError(f"shift_hsv: expected integer or floating-point colours, got {image.dtype}")
     if image.numel() == 0:
         return inpt
-    rgb = image.to(compute_dtype(image.dtype))
-    top = 1.0 if image.dtype.is_floating_point else float(torch.iinfo(image.dtype).max)
-    if top != 1.0:
-        rgb = rgb / top
 
     def field(g: Tensor | None) -> Tensor | None:
         if g is None:
             return None
         batch = g.shape[:-2]
         check_batch("shift_hsv", image.shape[:-3], batch, image.shape)
-        return g.reshape(*batch, *(1,) * (image.ndim - 3 - len(batch)), *g.shape[-2:]).to(rgb.dtype)
+        return g.reshape(*batch, *(1,) * (image.ndim - 3 - len(batch)), *g.shape[-2:])
 
-    if channels == 1:
-        shift = field(value)
-        rgb = rgb if shift is None else (rgb + shift.unsqueeze(-3)).clamp(0, 1)
+    fields = [field(g) for g in (hue, saturation, value)]
+    height = image.shape[-2]
+    rows = height if image.device.type != "cpu" else max(1, _AT_ONCE // (image.numel() // height))
+    if rows >= height or torch.compiler.is_compiling():
+        return _like(_shifted(image, *fields), inpt)
+    out = torch.empty_like(image)
+    for top in range(0, height, rows):
+        strip = [None if g is None else g[..., top : top + rows, :] for g in fields]
+        out[..., top : top + rows, :] = _shifted(image[..., top : top + rows, :], *strip)
+    return _like(out, inpt)
+
+
+# Values that are recoloured at a time on the CPU: a dozen temporaries of this size fit the cache, and a pixel of 1024²
+# takes as long as one of 224²; all at once it would take twice as long.
+_AT_ONCE = 3 * 2**16
+
+
+def _shifted(image: Tensor, hue: Tensor | None, saturation: Tensor | None, value: Tensor | None) -> Tensor:
+    rgb = image.to(compute_dtype(image.dtype))
+    top = 1.0 if image.dtype.is_floating_point else float(torch.iinfo(image.dtype).max)
+    if top != 1.0:
+        rgb = rgb / top
+    hue, saturation, value = (None if g is None else g.to(rgb.dtype) for g in (hue, saturation, value))
+    if image.shape[-3] == 1:
+        rgb = rgb if value is None else (rgb + value.unsqueeze(-3)).clamp(0, 1)
     else:
-        rgb = color.shift(rgb, field(hue), field(saturation), field(value))
+        rgb = color.shift(rgb, hue, saturation, value)
     if top != 1.0:
         rgb = rgb * top
-    return _like(from_values(rgb, image.dtype, clamp=True), inpt)
+    return from_values(rgb, image.dtype, clamp=True)
 
 
 for _not_an_image in (tv_tensors.Mask, tv_tensors.KeyPoints, tv_tensors.BoundingBoxes):  # though they are tensors
