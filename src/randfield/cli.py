@@ -40,6 +40,7 @@ from torchvision.transforms.v2 import functional as tvf
 
 import randfield
 from randfield import pictures
+from randfield.learn import commands as learning
 from randfield.names import parse_local
 from randfield.seeds import seed_of
 from randfield.transforms import LocalAffine, LocalTransform, LocalValue, LocalWarp, Params
@@ -68,6 +69,7 @@ randfield augment photos/ augmented/ --n 4
 """,
     default_parameter=Parameter(negative=()),
 )
+learning.mount(app)
 
 
 # ---------------------------------------------------------------------------------------------------------- options

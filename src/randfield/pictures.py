@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import IO
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torchvision.transforms.v2 import functional as tvf
@@ -10,7 +11,7 @@ from torchvision.transforms.v2 import functional as tvf
 __all__ = ["as_rgb", "read", "reason"]
 
 
-def read(path: Path) -> tuple[Image.Image, str]:
+def read(path: Path | IO[bytes]) -> tuple[Image.Image, str]:
     """An image the right way up, and the name of its format."""
     with Image.open(path) as image:
         kind = "JPEG" if image.format == "MPO" else str(image.format)  # MPO: a JPEG that some cameras append others to
@@ -27,7 +28,8 @@ def reason(error: Exception) -> str:
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith(("I", "F")):  # more than 8 bits: stretch what is there, where Pillow would cut it off
+    """An image of any mode in RGB: more than 8 bits are stretched to what is there, transparency lies over white."""
+    if image.mode.startswith(("I", "F")):  # where Pillow would cut it off
         values = tvf.pil_to_tensor(image.convert("F"))
         low, high = values.min(), values.max()
         image = tvf.to_pil_image((values - low) / (high - low).clamp_min(1e-12))

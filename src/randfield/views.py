@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["SimCLRViews"]
 
 # https://github.com/pytorch/examples/blob/main/imagenet/main.py
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _GREY = (0.2989, 0.587, 0.114)  # ITU-R 601-2 luma, as torchvision has it
 _RATIO = (3 / 4, 4 / 3)
 _LOG_RATIO = (math.log(3 / 4), math.log(4 / 3))
@@ -468,9 +468,7 @@ def _resize_matrix(
 
 @cached
 def _statistics(device: torch.device) -> tuple[Tensor, Tensor]:
-    mean, deviation = (
-        torch.tensor(values, dtype=torch.float32).reshape(3, 1, 1).to(device) for values in (_MEAN, _STD)
-    )
+    mean, deviation = (torch.tensor(values, dtype=torch.float32).reshape(3, 1, 1).to(device) for values in (MEAN, STD))
     return mean, deviation
 
 

@@ -1,0 +1,121 @@
+"""Batches: which images come when, and in what form.
+
+An order is drawn for each epoch and cut into global batches, of which every process takes its share; a key names one
+share, so that neither the number of processes nor of workers changes what is in a batch. Images of one size that fit
+the memory are decoded once, and views of a batch are made where the encoder is. Others are decoded by workers, which
+make the views of one image at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+from torchvision.transforms.v2 import functional as tvf
+
+from randfield.learn.data import Images
+from randfield.seeds import seed_of
+from randfield.views import SimCLRViews
+
+__all__ = ["Feed", "Key"]
+
+
+@dataclass(frozen=True)
+class Key:
+    """One process's share of a batch."""
+
+    epoch: int
+    step: int
+    indices: tuple[int, ...]
+
+
+class Order(Sampler[Key]):
+    """The shares of one process in each epoch; Lightning tells it the epoch."""
+
+    def __init__(self, count: int, batch_size: int, seed: int, rank: int, world: int) -> None:
+        self.count, self.batch_size, self.seed, self.rank, self.world = count, batch_size, seed, rank, world
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.count // self.batch_size
+
+    def __iter__(self) -> Iterator[Key]:
+        generator = torch.Generator().manual_seed(seed_of(self.seed, "order", self.epoch))
+        order = torch.randperm(self.count, generator=generator)
+        share = self.batch_size // self.world
+        for step in range(len(self)):
+            start = step * self.batch_size + self.rank * share
+            yield Key(self.epoch, step, tuple(order[start : start + share].tolist()))
+
+
+class Decoded(Dataset[dict[str, Any]]):
+    """Shares of images in memory, as uint8."""
+
+    def __init__(self, images: Tensor) -> None:
+        self.images = images
+
+    def __getitem__(self, key: Key) -> dict[str, Any]:
+        return {"epoch": key.epoch, "step": key.step, "images": self.images[list(key.indices)]}
+
+
+class Streamed(Dataset[dict[str, Any]]):
+    """Shares of images decoded and made into views one by one, each by a seed of its own."""
+
+    def __init__(self, images: Images, views: SimCLRViews, seed: int) -> None:
+        self.images, self.views, self.seed = images, views, seed
+
+    def __getitem__(self, key: Key) -> dict[str, Any]:
+        made, replaced = [], 0
+        with torch.random.fork_rng(devices=()):
+            for index in key.indices:
+                image, really = self.images[index]
+                replaced += really != index
+                torch.manual_seed(seed_of(self.seed, "views", key.epoch, index))
+                made.append(self.views(tvf.pil_to_tensor(image)))
+        return {
+            "epoch": key.epoch,
+            "step": key.step,
+            "views": [torch.stack(view) for view in zip(*made, strict=True)],
+            "replaced": replaced,
+        }
+
+
+class Feed:
+    """The images of a run, as batches of `batch_size` over all processes."""
+
+    def __init__(
+        self, images: Images, views: SimCLRViews, *, batch_size: int, seed: int, workers: int | None = None
+    ) -> None:
+        if len(images) < batch_size:
+            raise ValueError(
+                f"batch_size is {batch_size}, but {images.name} has {len(images)} images; choose a smaller batch"
+            )
+        self.images, self.batch_size, self.seed = images, batch_size, seed
+        self.stack = images.stacked()
+        self.dataset: Dataset[dict[str, Any]]
+        if self.stack is not None:
+            self.dataset, self.workers = Decoded(self.stack), 0
+        else:
+            self.dataset = Streamed(images, views, seed)
+            self.workers = max(1, (os.cpu_count() or 2) - 1) if workers is None else workers
+
+    def loader(self, rank: int = 0, world: int = 1) -> DataLoader[dict[str, Any]]:
+        if self.batch_size % world:
+            raise ValueError(f"batch_size {self.batch_size} cannot be shared by {world} processes; choose a multiple")
+        order = Order(len(self.images), self.batch_size, self.seed, rank, world)
+        return DataLoader(
+            self.dataset,
+            sampler=order,
+            batch_size=None,  # a key is a whole share
+            num_workers=self.workers,
+            persistent_workers=self.workers > 0,
+            pin_memory=torch.cuda.is_available(),
+        )
