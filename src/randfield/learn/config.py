@@ -147,7 +147,7 @@ _SMALL: dict[str, Any] = {
     "warmup_epochs": 1,
     "batch_size": 256,
     "optimizer": "adamw",
-    "learning_rate": 2e-3,
+    "learning_rate": 4e-3,
     "weight_decay": 1e-4,
     "temperature": 0.2,
     "hidden_dim": 512,
