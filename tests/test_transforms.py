@@ -1279,3 +1279,11 @@ def test_a_batch_done_in_parts_is_the_batch_done_at_once(make, wrapped, monkeypa
     assert type(parts) is type(image)
     assert torch.equal(parts, whole)
     assert torch.equal(transform.transform(image, json.loads(json.dumps(params, default=torch.Tensor.tolist))), whole)
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_a_transform_is_a_module_among_modules(make):
+    """It may sit in a model that is moved, cast and switched to evaluation."""
+    model = torch.nn.Sequential(make(alpha=0.2), torch.nn.Conv2d(3, 2, 3)).to(torch.float64).cpu().eval()
+    assert model(torch.rand(1, 3, *SIZE, dtype=torch.float64)).dtype == torch.float64
+    assert not model[0].state_dict()

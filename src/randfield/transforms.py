@@ -280,7 +280,7 @@ class LocalTransform(Drawn):
             return inpt
         at_once = max(1, _PIXELS // (size[0] * size[1]))
         if not _in_parts(inpt, params, at_once):
-            return self._apply(inpt, params, size, device)
+            return self._done_to(inpt, params, size, device)
 
         def like(values: Tensor) -> Tensor:
             return tv_tensors.wrap(values, like=inpt) if isinstance(inpt, tv_tensors.TVTensor) else values
@@ -289,10 +289,10 @@ class LocalTransform(Drawn):
         out = torch.empty_like(inpt)
         for start in range(0, len(inpt), at_once):
             some = slice(start, start + at_once)
-            out[some] = self._apply(like(inpt[some]), taken(params, some), size, device)
+            out[some] = self._done_to(like(inpt[some]), taken(params, some), size, device)
         return like(out)
 
-    def _apply(self, inpt: Any, params: Params, size: tuple[int, int], device: torch.device) -> Any:
+    def _done_to(self, inpt: Any, params: Params, size: tuple[int, int], device: torch.device) -> Any:
         """Do what was drawn to an input of at least one pixel."""
         raise NotImplementedError
 
@@ -390,7 +390,7 @@ class _Warp(LocalTransform):
         # Stored as two planes, seen as pairs: quicker to write, and grid_sample reads it as gladly.
         return self._moved(params, *affine.pixel_centres(size, device), size, device).movedim(-3, -1)
 
-    def _apply(self, inpt: Any, params: Params, size: tuple[int, int], device: torch.device) -> Any:
+    def _done_to(self, inpt: Any, params: Params, size: tuple[int, int], device: torch.device) -> Any:
         return functional.warp(
             inpt,
             self.grid(params, size, device),
@@ -761,7 +761,7 @@ class _Color(LocalTransform):
         unseen = 0.25 / 255 / (6 if "hue" in self._channels else 1)
         return self.law.draw(size, source, unseen=unseen, p=self.p)
 
-    def _apply(self, inpt: Any, params: Params, size: tuple[int, int], device: torch.device) -> Any:
+    def _done_to(self, inpt: Any, params: Params, size: tuple[int, int], device: torch.device) -> Any:
         shifts = dict(zip(self._channels, self.fields(params, size, device).unbind(-3), strict=True))
         try:
             return functional.shift_hsv(inpt, **shifts)
