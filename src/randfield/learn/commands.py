@@ -144,7 +144,7 @@ def pretrain(
             result = needed.pretrain(
                 chosen, out, devices=devices or "auto", nodes=nodes, workers=workers, progress=show
             )
-    if result is None:
+    if not needed.speaks():
         return
     if json_:
         print(json.dumps(result))
@@ -254,6 +254,7 @@ class _Needed:
 
     def __init__(self) -> None:
         import torch
+        from lightning.pytorch.utilities import rank_zero_only
 
         from randfield.learn.config import Config
         from randfield.learn.data import load
@@ -262,6 +263,7 @@ class _Needed:
 
         self.Config, self.load, self.probe = Config, load, probe
         self.export, self.load_encoder, self.pretrain, self.untrained = export, load_encoder, pretrain, untrained
+        self.speaks = lambda: int(getattr(rank_zero_only, "rank", 0)) == 0  # of several processes, one
         self.device = lambda: "cuda" if torch.cuda.is_available() else "cpu"
 
 
