@@ -1,0 +1,98 @@
+"""The documentation site: `make docs` builds it, warnings are errors, and every script of the gallery is executed."""
+
+from typing import Any
+
+import latex2mathml.converter
+import torch
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx_gallery.sorting import ExplicitOrder
+
+import randfield
+
+torch.set_num_threads(1)  # the pictures are small, and others may be at work on this machine
+
+project = "randfield"
+author = "the randfield maintainers"
+copyright = "the randfield maintainers, Apache-2.0"  # noqa: A001  # Sphinx reads this name
+version = release = randfield.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_gallery.gen_gallery"]
+exclude_patterns = ["_build", "gallery", "photos", "**/sg_execution_times.rst", "sg_execution_times.rst"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = "randfield"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_math_renderer = "mathml"
+
+# Docstrings speak of `code` in single backticks, as Markdown does.
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_inherit_docstrings = False
+napoleon_use_param = False  # "gamma, p, spectrum: as for ..." describes several at once
+maximum_signature_line_length = 80
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "examples",
+    "filename_pattern": r"plot_",
+    "within_subsection_order": ExplicitOrder(
+        [
+            f"plot_{name}.py"
+            for name in (
+                "fields",
+                "local_affine",
+                "local_colour",
+                "composites",
+                "folding",
+                "targets",
+                "simclr_views",
+                "other_spectra",
+                "own_transform",
+            )
+        ]
+    ),
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "image_srcset": ["2x"],
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "write_computation_times": False,
+}
+
+
+def _as_rst(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Docstrings are prose with `code`, doctests and indented formulas; say so in reStructuredText."""
+    before, doctest = "", False
+    for number, line in enumerate(list(lines)):
+        doctest = line.lstrip().startswith(">>>") or (doctest and bool(line.strip()))
+        formula = what == "module" and line.startswith("    ")
+        if not doctest and not formula:
+            prose = line.split("`")
+            prose[::2] = [part.replace("*", r"\*").replace("|", r"\|") for part in prose[::2]]
+            lines[number] = "`".join(prose)
+        if formula and not before.startswith("    ") and not doctest:
+            lines[number] = f"::\n\n{line}"
+        before = line if line.strip() else before
+    lines[:] = "\n".join(lines).split("\n")
+
+
+def _math(display: str) -> Any:
+    def visit(translator: Any, node: nodes.Element) -> None:
+        translator.body.append(latex2mathml.converter.convert(node.astext(), display=display))
+        raise nodes.SkipNode
+
+    return visit
+
+
+def setup(app: Sphinx) -> None:
+    # MathML, which browsers draw themselves: no script, from here or from elsewhere.
+    app.add_html_math_renderer("mathml", (_math("inline"), None), (_math("block"), None))
+    app.connect("autodoc-process-docstring", _as_rst, priority=400)  # before napoleon, at 500
