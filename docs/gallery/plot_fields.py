@@ -3,8 +3,8 @@ What does gamma do to a field?
 ==============================
 
 A field g is white noise coloured by the power spectrum P(k) = k^-gamma. Every column below has the same noise and
-another gamma. Up to about 3 the field is ragged and would tear a photograph apart; from 7 to 10, the paper's range, it
-consists of a few broad waves, and beyond 10 hardly anything changes.
+another gamma. Up to about 3 the field is ragged and would tear a photograph apart; from 7 to 10, the paper's range,
+it consists of a few broad waves, and beyond 10 hardly anything changes.
 """
 
 import matplotlib.pyplot as plt
@@ -30,8 +30,8 @@ figure.colorbar(shown, ax=axes, label="g", shrink=0.6)
 plt.show()
 
 # %%
-# Opposite edges match, because by default a field lives on a torus as large as the image;
-# :doc:`plot_other_spectra` shows how to part them.
+# Opposite edges match, because by default a field lives on a torus as large as the image; :doc:`plot_other_spectra`
+# shows how to part them.
 #
 # The same along one line, the middle row of the first draw. The largest magnitude is alpha, here 1, at every gamma:
 # smoothness and strength are independent of each other.

@@ -3,8 +3,8 @@ Where does each transform start to fold?
 ========================================
 
 Where a field changes faster than the picture can follow, the sampling grid folds over: a piece of the image appears
-twice or inside out, and a keypoint on it has no single place to go. ``functional.folding`` measures it, as the share of
-pixels where the Jacobian determinant is not positive.
+twice or inside out, and a keypoint on it has no single place to go. ``functional.folding`` measures it, as the share
+of pixels where the Jacobian determinant is not positive.
 """
 
 import matplotlib.pyplot as plt
@@ -28,9 +28,9 @@ def folds(kind: type[LocalWarp], gamma: float) -> torch.Tensor:
 
 
 # %%
-# For every gamma, the alpha at which one draw in twenty folds somewhere (line) and at which half of them do (dashes). The
-# shaded box is the paper's range. Keep below the line, or set ``fold_free=True``, which shrinks the alpha of just those
-# draws that would fold.
+# For every gamma, the alpha at which one draw in twenty folds somewhere (line) and at which half of them do (dashes).
+# The shaded box is the paper's range. Keep below the line, or set ``fold_free=True``, which shrinks the alpha of just
+# those draws that would fold.
 
 figure, ax = plt.subplots(figsize=(8, 5), layout="constrained")
 ax.axhspan(0, 1 / 3, xmin=4 / 7, color="0.9")

@@ -2,8 +2,9 @@
 What if fields should not wrap around, or have one scale?
 =========================================================
 
-By default a field lives on a torus as large as the image, as an FFT of the image's size makes it, so opposite edges move
-alike. ``period`` makes the torus larger than the image. ``spectrum`` replaces the power law by any function P(k).
+By default a field lives on a torus as large as the image, as an FFT of the image's size makes it, so opposite edges
+move alike. ``period`` makes the torus larger than the image. ``spectrum`` replaces the power law by any function
+P(k).
 """
 
 import matplotlib.pyplot as plt
@@ -13,7 +14,7 @@ from randfield import matern, sample_field, squared_exponential
 
 
 def plot(settings: dict, tiles: int = 1) -> None:
-    figure, axes = plt.subplots(1, len(settings), figsize=(10, 3), layout="constrained")
+    _, axes = plt.subplots(1, len(settings), figsize=(10, 3), layout="constrained")
     for ax, (title, setting) in zip(axes, settings.items(), strict=True):
         g = sample_field((128, 128), generator=torch.Generator().manual_seed(8), **setting)
         ax.imshow(g.tile(tiles, tiles).numpy(), cmap="RdBu_r", vmin=-1, vmax=1)
@@ -31,8 +32,8 @@ def plot(settings: dict, tiles: int = 1) -> None:
 plot({f"period={period}": {"gamma": 6.0, "period": float(period)} for period in (1, 1.5, 2)}, tiles=2)
 
 # %%
-# A power law has no scale of its own: whatever its gamma, the longest wave that fits is the strongest. These spectra have
-# one, ``length``, in units of half the shorter side. ``period=2`` gives waves longer than the image their room.
+# A power law has no scale of its own: whatever its gamma, the longest wave that fits is the strongest. These spectra
+# have one, ``length``, in units of half the shorter side. ``period=2`` gives waves longer than the image their room.
 
 plot(
     {

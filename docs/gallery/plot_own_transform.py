@@ -2,9 +2,9 @@
 How do I write a local transform of my own?
 ===========================================
 
-Derive from ``LocalWarp``, say how many fields it needs and where target points come from. Ranges of gamma and alpha, masks
-and boxes, batches, replay, ``fold_free`` and the rest come with the base class. This one is a swirl: it turns points about
-the centre by an angle that fades towards the rim.
+Derive from ``LocalWarp``, say how many fields it needs and where target points come from. Ranges of gamma and alpha,
+masks and boxes, batches, replay, ``fold_free`` and the rest come with the base class. This one is a swirl: it turns
+points about the centre by an angle that fades towards the rim.
 """
 
 import matplotlib.pyplot as plt
@@ -41,6 +41,6 @@ for name, transform, row in zip(["LocalSwirl", "with LocalShear"], [swirl, both]
 plt.show()
 
 # %%
-# ``move`` gets tensors, whole planes of x, y and g at once, and must not write over them. Coordinates have their origin at
-# the centre, and the shorter side spans [-1, 1]. If a field of one moves points farther than the farthest corner is from
-# the centre along an axis, override ``reach`` too: it decides how many waves are worth drawing.
+# ``move`` gets tensors, whole planes of x, y and g at once, and must not write over them. Coordinates have their
+# origin at the centre, and the shorter side spans [-1, 1]. If a field of one moves points farther than the farthest
+# corner is from the centre along an axis, override ``reach`` too: it decides how many waves are worth drawing.

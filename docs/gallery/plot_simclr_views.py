@@ -2,9 +2,9 @@
 What does a network see of a photograph?
 ========================================
 
-``SimCLRViews`` is the paper's whole pipeline: crop and resize, then the local transform, then flip, colour jitter, grey
-and blur. Here are eight views of one photograph without a local transform, and eight with ``LocalTranslate(p=0.8)``, the
-paper's best.
+``SimCLRViews`` is the paper's whole pipeline: crop and resize, then the local transform, then flip, colour jitter,
+grey and blur. Here are eight views of one photograph without a local transform, and eight with
+``LocalTranslate(p=0.8)``, the paper's best.
 """
 
 import matplotlib.pyplot as plt
@@ -28,6 +28,6 @@ for title, views in {"SimCLR": plain, "SimCLR with local translation": local}.it
     plt.show()
 
 # %%
-# For training leave ``normalize`` at True, which subtracts the mean of ImageNet's colours, and ``crop_scale`` at SimCLR's
-# own (0.08, 1); crops of less than a quarter of the photograph are left out above because they are hard to recognise.
-# The same object takes one image in a ``DataLoader`` worker or a batch on the device that holds it.
+# For training leave ``normalize`` at True, which subtracts the mean of ImageNet's colours, and ``crop_scale`` at
+# SimCLR's own (0.08, 1); crops of less than a quarter of the photograph are left out above because they are hard to
+# recognise. The same object takes one image in a ``DataLoader`` worker or a batch on the device that holds it.

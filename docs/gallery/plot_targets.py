@@ -51,5 +51,5 @@ for ax in axes.flat[1:]:
 plt.show()
 
 # %%
-# The points are still on the mask's outline and on the spoon. The box may be larger than the mask needs: it holds all that
-# the box held before, of which the mask is a part. The label was passed through untouched.
+# The points are still on the mask's outline and on the spoon. The box may be larger than the mask needs: it holds all
+# that the box held before, of which the mask is a part. The label was passed through untouched.
