@@ -1,4 +1,4 @@
-"""The documentation site: `make docs` builds it, warnings are errors, and every script of the gallery is executed."""
+"""The documentation site, built by `make docs`: warnings are errors, the gallery is run."""
 
 from typing import Any
 
@@ -10,15 +10,26 @@ from sphinx_gallery.sorting import ExplicitOrder
 
 import randfield
 
-torch.set_num_threads(1)  # the pictures are small, and others may be at work on this machine
+torch.set_num_threads(1)  # small pictures, and others may be at work on this machine
 
 project = "randfield"
 author = "the randfield maintainers"
 copyright = "the randfield maintainers, Apache-2.0"  # noqa: A001  # Sphinx reads this name
 version = release = randfield.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_gallery.gen_gallery"]
-exclude_patterns = ["_build", "gallery", "photos", "**/sg_execution_times.rst", "sg_execution_times.rst"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = [
+    "_build",
+    "gallery",
+    "photos",
+    "**/sg_execution_times.rst",
+    "sg_execution_times.rst",
+]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 
@@ -68,15 +79,22 @@ sphinx_gallery_conf = {
 }
 
 
-def _as_rst(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Docstrings are prose with `code`, doctests and indented formulas; say so in reStructuredText."""
+def _as_rst(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Docstrings are prose with `code`, doctests and indented formulas; make that RST."""
     before, doctest = "", False
     for number, line in enumerate(list(lines)):
         doctest = line.lstrip().startswith(">>>") or (doctest and bool(line.strip()))
         formula = what == "module" and line.startswith("    ")
         if not doctest and not formula:
             prose = line.split("`")
-            prose[::2] = [part.replace("*", r"\*").replace("|", r"\|") for part in prose[::2]]
+            prose[::2] = [
+                part.replace("*", r"\*").replace("|", r"\|") for part in prose[::2]
+            ]
+            prose[2::2] = [
+                rf"\ {part}" if part[:1].isalnum() else part for part in prose[2::2]
+            ]  # a plural's s
             lines[number] = "`".join(prose)
         if formula and not before.startswith("    ") and not doctest:
             lines[number] = f"::\n\n{line}"
@@ -86,7 +104,9 @@ def _as_rst(app: Sphinx, what: str, name: str, obj: object, options: object, lin
 
 def _math(display: str) -> Any:
     def visit(translator: Any, node: nodes.Element) -> None:
-        translator.body.append(latex2mathml.converter.convert(node.astext(), display=display))
+        translator.body.append(
+            latex2mathml.converter.convert(node.astext(), display=display)
+        )
         raise nodes.SkipNode
 
     return visit
@@ -95,4 +115,6 @@ def _math(display: str) -> Any:
 def setup(app: Sphinx) -> None:
     # MathML, which browsers draw themselves: no script, from here or from elsewhere.
     app.add_html_math_renderer("mathml", (_math("inline"), None), (_math("block"), None))
-    app.connect("autodoc-process-docstring", _as_rst, priority=400)  # before napoleon, at 500
+    app.connect(
+        "autodoc-process-docstring", _as_rst, priority=400
+    )  # before napoleon, at 500

@@ -2,9 +2,10 @@
 How do two local transforms become one?
 =======================================
 
-``LocalAffine`` multiplies the atoms' matrices at every pixel, in random order, each atom's alpha times 1/sqrt(N), and
-resamples the image once (section 4.3 of the paper). Applied one after the other instead, the atoms interpolate an
-already interpolated picture.
+``LocalAffine`` multiplies the atoms' matrices at every pixel, in random order, each
+atom's alpha times 1/sqrt(N), and resamples the image once (section 4.3 of the paper).
+Applied one after the other instead, the atoms interpolate an already interpolated
+picture.
 """
 
 import matplotlib.pyplot as plt
@@ -33,14 +34,17 @@ for (name, transform), column in zip(pairs.items(), axes.T, strict=True):
 plt.show()
 
 # %%
-# What one resampling saves, made plain by sixteen weak atoms of the same strength: as one transform, and one by one.
+# What one resampling saves, made plain by sixteen weak atoms of the same strength: as one
+# transform, and one by one.
 
 weak, count = 0.02, 16
 once = LocalAffine([LocalTranslate(alpha=weak * count**0.5)] * count, generator=seeded)
 one_by_one = v2.Compose([LocalTranslate(alpha=weak, generator=seeded)] * count)
 figure, axes = plt.subplots(1, 3, figsize=(10, 2.8), layout="constrained")
 titles = ["original", "composed, resampled once", "one by one, resampled 16 times"]
-for ax, picture, title in zip(axes, [photo, once(photo), one_by_one(photo)], titles, strict=True):
+for ax, picture, title in zip(
+    axes, [photo, once(photo), one_by_one(photo)], titles, strict=True
+):
     ax.imshow(v2.functional.center_crop(picture, [160, 240]))
     ax.set(xticks=[], yticks=[], title=title)
 plt.show()

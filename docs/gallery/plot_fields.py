@@ -2,9 +2,10 @@
 What does gamma do to a field?
 ==============================
 
-A field g is white noise coloured by the power spectrum P(k) = k^-gamma. Every column below has the same noise and
-another gamma. Up to about 3 the field is ragged and would tear a photograph apart; from 7 to 10, the paper's range,
-it consists of a few broad waves, and beyond 10 hardly anything changes.
+A field g is white noise coloured by the power spectrum P(k) = k^-gamma. Every column
+below has the same noise and another gamma. Up to about 3 the field is ragged and would
+tear a photograph apart; from 7 to 10, the paper's range, it consists of a few broad
+waves, and beyond 10 hardly anything changes.
 """
 
 import matplotlib.pyplot as plt
@@ -30,15 +31,17 @@ figure.colorbar(shown, ax=axes, label="g", shrink=0.6)
 plt.show()
 
 # %%
-# Opposite edges match, because by default a field lives on a torus as large as the image; :doc:`plot_other_spectra`
-# shows how to part them.
+# Opposite edges match, because by default a field lives on a torus as large as the image;
+# :doc:`plot_other_spectra` shows how to part them.
 #
-# The same along one line, the middle row of the first draw. The largest magnitude is alpha, here 1, at every gamma:
-# smoothness and strength are independent of each other.
+# The same along one line, the middle row of the first draw. The largest magnitude is
+# alpha, here 1, at every gamma: smoothness and strength are independent of each other.
 
 figure, ax = plt.subplots(figsize=(10, 3), layout="constrained")
 x = np.linspace(-1, 1, size)
-for gamma, colour in zip(gammas, plt.colormaps["viridis"](np.linspace(0, 0.9, len(gammas))), strict=True):
+for gamma, colour in zip(
+    gammas, plt.colormaps["viridis"](np.linspace(0, 0.9, len(gammas))), strict=True
+):
     ax.plot(x, field(gamma, 0)[size // 2], color=colour, label=f"{gamma}")
 ax.set(xlabel="x", ylabel="g(x, 0)", xlim=(-1, 1))
 ax.legend(title="gamma", loc="center left", bbox_to_anchor=(1, 0.5))

@@ -2,8 +2,9 @@
 What do the local affine transforms do to a photograph?
 =======================================================
 
-Rotation, scale, shear and translation, as an affine matrix theta has them, but with a theta for every pixel: its
-numbers are fields g. Each target pixel takes its colour from the source point theta · (x, y, 1).
+Rotation, scale, shear and translation, as an affine matrix theta has them, but with a
+theta for every pixel: its numbers are fields g. Each target pixel takes its colour from
+the source point theta · (x, y, 1).
 """
 
 import matplotlib.pyplot as plt
@@ -20,12 +21,15 @@ for position in range(15, max(photo.size), 30):
     pen.line([(0, position), (photo.width, position)], "white", 2)
 
 # %%
-# One strength for all, so that they can be compared, and a fixed gamma. ``make_params`` draws; ``transform`` applies
-# the same draw to the photograph and to the photograph with a grid on it; ``fields`` shows what was drawn.
+# One strength for all, so that they can be compared, and a fixed gamma. ``make_params``
+# draws; ``transform`` applies the same draw to the photograph and to the photograph with
+# a grid on it; ``fields`` shows what was drawn.
 
 generator = torch.Generator().manual_seed(4)
 figure, axes = plt.subplots(4, 4, figsize=(10, 7), layout="constrained")
-for kind, row in zip([LocalRotate, LocalScale, LocalShear, LocalTranslate], axes, strict=True):
+for kind, row in zip(
+    [LocalRotate, LocalScale, LocalShear, LocalTranslate], axes, strict=True
+):
     transform = kind(gamma=8, alpha=0.2, generator=generator)
     params = transform.make_params([photo])
     fields = transform.fields(params, (photo.height, photo.width))
@@ -43,7 +47,7 @@ for kind, row in zip([LocalRotate, LocalScale, LocalShear, LocalTranslate], axes
 plt.show()
 
 # %%
-# Rotation, scale and shear are about the centre of the image: there they leave the picture almost alone, and farther
-# out the same g moves a pixel farther. Translation is as strong everywhere, which may be why it does best in the
-# paper's table 1. At the same alpha rotation is the strongest, because g stands for pi·g radians: 0.2 is a turn of 36
-# degrees.
+# Rotation, scale and shear are about the centre of the image: there they leave the
+# picture almost alone, and farther out the same g moves a pixel farther. Translation is
+# as strong everywhere; at the same alpha rotation is the strongest, because g stands for
+# pi·g radians: 0.2 is a turn of 36 degrees.

@@ -2,8 +2,9 @@
 What do the local colour transforms do?
 =======================================
 
-They add a field g to one channel of HSV: hue wraps around the colour wheel, saturation and value (brightness) are
-clamped to [0, 1]. ``LocalColorJitter`` adds three independent fields to all three, the paper's local colour jitter.
+They add a field g to one channel of HSV: hue wraps around the colour wheel, saturation
+and value (brightness) are clamped to [0, 1]. ``LocalColorJitter`` adds three independent
+fields to all three, the paper's local colour jitter.
 """
 
 import matplotlib.pyplot as plt
@@ -32,12 +33,17 @@ axes[0, 0].set_title("original")
 plt.show()
 
 # %%
-# A gentler setting, and one that leaves the hue alone: each channel takes a number, a range or None.
+# A gentler setting, and one that leaves the hue alone: each channel takes a number, a
+# range or None.
 
-gentle = LocalColorJitter(hue=(0, 0.05), saturation=(0, 0.2), value=(0, 0.2), generator=generator)
+gentle = LocalColorJitter(
+    hue=(0, 0.05), saturation=(0, 0.2), value=(0, 0.2), generator=generator
+)
 no_hue = LocalColorJitter(hue=None, generator=generator)
 figure, axes = plt.subplots(1, 4, figsize=(10, 2), layout="constrained")
-for ax, transform, title in zip(axes, [gentle, gentle, no_hue, no_hue], ["gentle"] * 2 + ["no hue"] * 2, strict=True):
+for ax, transform, title in zip(
+    axes, [gentle, gentle, no_hue, no_hue], ["gentle"] * 2 + ["no hue"] * 2, strict=True
+):
     ax.imshow(transform(photo))
     ax.set(xticks=[], yticks=[], title=title)
 plt.show()

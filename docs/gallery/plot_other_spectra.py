@@ -2,9 +2,9 @@
 What if fields should not wrap around, or have one scale?
 =========================================================
 
-By default a field lives on a torus as large as the image, as an FFT of the image's size makes it, so opposite edges
-move alike. ``period`` makes the torus larger than the image. ``spectrum`` replaces the power law by any function
-P(k).
+By default a field lives on a torus as large as the image, as an FFT of the image's size
+makes it, so opposite edges move alike. ``period`` makes the torus larger than the image.
+``spectrum`` replaces the power law by any function P(k).
 """
 
 import matplotlib.pyplot as plt
@@ -27,27 +27,41 @@ def plot(settings: dict, tiles: int = 1) -> None:
 
 
 # %%
-# Each field twice by twice, side by side: with period 1 it continues over its edges, with period 2 it does not.
+# Each field twice by twice, side by side: with period 1 it continues over its edges, with
+# period 2 it does not.
 
-plot({f"period={period}": {"gamma": 6.0, "period": float(period)} for period in (1, 1.5, 2)}, tiles=2)
+plot(
+    {f"period={period}": {"gamma": 6.0, "period": float(period)} for period in (1, 1.5, 2)},
+    tiles=2,
+)
 
 # %%
-# A power law has no scale of its own: whatever its gamma, the longest wave that fits is the strongest. These spectra
-# have one, ``length``, in units of half the shorter side. ``period=2`` gives waves longer than the image their room.
+# A power law has no scale of its own: whatever its gamma, the longest wave that fits is
+# the strongest. These spectra have one, ``length``, in units of half the shorter side.
+# ``period=2`` gives waves longer than the image their room.
 
 plot(
     {
-        "matern(nu=0.5, length=0.3)": {"spectrum": matern(nu=0.5, length=0.3), "period": 2.0},
-        "matern(nu=2.5, length=0.3)": {"spectrum": matern(nu=2.5, length=0.3), "period": 2.0},
-        "squared_exponential(length=0.3)": {"spectrum": squared_exponential(length=0.3), "period": 2.0},
+        "matern(nu=0.5, length=0.3)": {
+            "spectrum": matern(nu=0.5, length=0.3),
+            "period": 2.0,
+        },
+        "matern(nu=2.5, length=0.3)": {
+            "spectrum": matern(nu=2.5, length=0.3),
+            "period": 2.0,
+        },
+        "squared_exponential(length=0.3)": {
+            "spectrum": squared_exponential(length=0.3),
+            "period": 2.0,
+        },
     }
 )
 
 
 # %%
-# Your own is a function from wave numbers k, in cycles per unit of length, to power: here a ring of waves, all about
-# two thirds of a unit long, and the band between two cut-offs. Transforms take the same argument:
-# ``LocalTranslate(spectrum=ring)``.
+# Your own is a function from wave numbers k, in cycles per unit of length, to power: here
+# a ring of waves, all about two thirds of a unit long, and the band between two cut-offs.
+# Transforms take the same argument: ``LocalTranslate(spectrum=ring)``.
 
 
 def ring(k: torch.Tensor) -> torch.Tensor:

@@ -2,9 +2,10 @@
 How do I write a local transform of my own?
 ===========================================
 
-Derive from ``LocalWarp``, say how many fields it needs and where target points come from. Ranges of gamma and alpha,
-masks and boxes, batches, replay, ``fold_free`` and the rest come with the base class. This one is a swirl: it turns
-points about the centre by an angle that fades towards the rim.
+Derive from ``LocalWarp``, say how many fields it needs and where target points come from.
+Ranges of gamma and alpha, masks and boxes, batches, replay, ``fold_free`` and the rest
+come with the base class. This one is a swirl: it turns points about the centre by an
+angle that fades towards the rim.
 """
 
 import matplotlib.pyplot as plt
@@ -25,15 +26,23 @@ class LocalSwirl(LocalWarp):
 
 
 # %%
-# That is all. It has the options of every other transform, composes with them, and its settings are plain data.
+# That is all. It has the options of every other transform, composes with them, and its
+# settings are plain data.
 
-swirl = LocalSwirl(alpha=(0.4, 0.8), fold_free=True, generator=torch.Generator().manual_seed(0))
-both = LocalAffine([LocalSwirl(alpha=0.5), LocalShear(alpha=0.3)], generator=torch.Generator().manual_seed(0))
+swirl = LocalSwirl(
+    alpha=(0.4, 0.8), fold_free=True, generator=torch.Generator().manual_seed(0)
+)
+both = LocalAffine(
+    [LocalSwirl(alpha=0.5), LocalShear(alpha=0.3)],
+    generator=torch.Generator().manual_seed(0),
+)
 assert from_config({"LocalSwirl": swirl.config}).alpha == (0.4, 0.8)
 
 photo = Image.open("../photos/chelsea.jpg")
 figure, axes = plt.subplots(2, 3, figsize=(10, 4.6), layout="constrained")
-for name, transform, row in zip(["LocalSwirl", "with LocalShear"], [swirl, both], axes, strict=True):
+for name, transform, row in zip(
+    ["LocalSwirl", "with LocalShear"], [swirl, both], axes, strict=True
+):
     row[0].set_ylabel(name)
     for ax in row:
         ax.imshow(transform(photo))
@@ -41,6 +50,7 @@ for name, transform, row in zip(["LocalSwirl", "with LocalShear"], [swirl, both]
 plt.show()
 
 # %%
-# ``move`` gets tensors, whole planes of x, y and g at once, and must not write over them. Coordinates have their
-# origin at the centre, and the shorter side spans [-1, 1]. If a field of one moves points farther than the farthest
-# corner is from the centre along an axis, override ``reach`` too: it decides how many waves are worth drawing.
+# ``move`` gets tensors, whole planes of x, y and g at once, and must not write over them.
+# Coordinates have their origin at the centre, and the shorter side spans [-1, 1]. If a
+# field of one moves points farther than the farthest corner is from the centre along an
+# axis, override ``reach`` too: it decides how many waves are worth drawing.
