@@ -32,6 +32,7 @@ exclude_patterns = [
 ]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+smartquotes_action = "De"  # dashes and ellipses; "nearest" is to be pasted as it is
 
 html_theme = "furo"
 html_title = "randfield"
@@ -83,6 +84,8 @@ def _as_rst(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
     """Docstrings are prose with `code`, doctests and indented formulas; make that RST."""
+    if what in ("attribute", "property"):
+        lines.insert(0, "")  # or napoleon takes what precedes a colon for a type
     before, doctest = "", False
     for number, line in enumerate(list(lines)):
         doctest = line.lstrip().startswith(">>>") or (doctest and bool(line.strip()))
