@@ -66,7 +66,7 @@ $(VENV)/documented: $(VENV)/tested
 # stable-pretraining hooks itself into every Lightning trainer of its environment. It gets one of its own, which sees ours.
 $(VENV)/beside/installed: $(VENV)/documented
 	$(BIN)/python -m venv --without-pip $(VENV)/beside
-	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 		> "$$($(VENV)/beside/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ours.pth"
 	$(BIN)/python -m pip --python $(VENV)/beside/bin/python install --quiet --group beside
 	@touch $@

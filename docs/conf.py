@@ -1,11 +1,14 @@
 """The documentation site, built by `make docs`: warnings are errors, the gallery is run."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import latex2mathml.converter
 import torch
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx_gallery.sorting import ExplicitOrder
 
 import randfield
@@ -115,9 +118,18 @@ def _math(display: str) -> Any:
     return visit
 
 
+def _loads_nothing_from_elsewhere(app: Sphinx, error: Exception | None) -> None:
+    remote = re.compile(
+        r"""<(?:script|img|iframe|source)[^>]*\ssrc=["'](?:https?:)?//|"""
+        r"""<link[^>]*\shref=["'](?:https?:)?//|@import|url\(["']?(?:https?:)?//"""
+    )
+    for file in Path(app.outdir).rglob("*"):
+        if file.suffix in (".html", ".css") and (found := remote.search(file.read_text())):
+            raise ExtensionError(f"{file} loads something from elsewhere: {found[0]}")
+
+
 def setup(app: Sphinx) -> None:
     # MathML, which browsers draw themselves: no script, from here or from elsewhere.
     app.add_html_math_renderer("mathml", (_math("inline"), None), (_math("block"), None))
-    app.connect(
-        "autodoc-process-docstring", _as_rst, priority=400
-    )  # before napoleon, at 500
+    app.connect("autodoc-process-docstring", _as_rst, priority=400)  # before napoleon's 500
+    app.connect("build-finished", _loads_nothing_from_elsewhere)
