@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export NO_ALBUMENTATIONS_UPDATE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench format clean
+.PHONY: help demo test test-slow bench docs format clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,12 +26,18 @@ test-slow: $(VENV)/tested ## the large and long tests, speed ratios among them, 
 bench: $(VENV)/benched ## peers and randfield in one run, ten minutes or more: tables, JSON and charts in runs/bench
 	$(BIN)/python -m benchmarks $(BENCH)
 
+docs: $(VENV)/documented $(VENV)/beside/installed ## run every example and gallery script, and build the site: docs/_build/index.html
+	$(BIN)/pytest -q tests/test_docs.py
+	$(VENV)/beside/bin/python -m pytest -q tests/test_docs.py -k stable_pretraining
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
+	@echo "Open docs/_build/index.html in a browser."
+
 format: $(VENV)/tested ## format and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and what the commands wrote
-	rm -rf $(VENV) runs .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) runs docs/_build docs/examples .mypy_cache .pytest_cache .ruff_cache
 
 # The marker files hold off the installation until pyproject.toml changes.
 $(VENV)/python:
@@ -51,4 +57,16 @@ $(VENV)/tested: $(VENV)/installed
 
 $(VENV)/benched: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --group bench
+	@touch $@
+
+$(VENV)/documented: $(VENV)/tested
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
+# stable-pretraining hooks itself into every Lightning trainer of its environment. It gets one of its own, which sees ours.
+$(VENV)/beside/installed: $(VENV)/documented
+	$(BIN)/python -m venv --without-pip $(VENV)/beside
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+		> "$$($(VENV)/beside/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ours.pth"
+	$(BIN)/python -m pip --python $(VENV)/beside/bin/python install --quiet --group beside
 	@touch $@
