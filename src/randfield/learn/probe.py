@@ -67,29 +67,28 @@ def probe(
     encoder = encoder.to(device).eval()
     look = _Look(encoder, size, device, bf16, workers, progress)
     result: dict[str, Any] = {"protocol": protocol, "n": len(test), "classes": classes}
-    judged = look(test, "images to judge by")
+    judged, truth = look(test, "images to judge by")
     if protocol == "knn":
-        scores = knn_scores(judged, look(train, "images to compare with"), train.labels.to(device), classes)
+        scores = knn_scores(judged, *look(train, "images to compare with"), classes)
     else:
         epochs = epochs or _EPOCHS[protocol]
         if protocol == "fast":
-            kept = look(train, "images to train on")
+            kept, labels = look(train, "images to train on")
             mean, deviation = kept.mean(0), kept.std(0).clamp_min(1e-6)
             kept, judged = (kept - mean) / deviation, (judged - mean) / deviation
-            source: _Source = _Kept(kept, train.labels.to(device), seed)
+            source: _Source = _Kept(kept, labels, seed)
         else:
             source = _Augmented(look, train, size, seed)
         apart, rest = _held_out(train.labels, seed)
         shape: dict[str, Any] = {"epochs": epochs, "classes": classes, "width": judged.shape[1], "progress": progress}
         heads = _heads(source, rest, _RATES, what="learning rates", **shape)
-        held = source.plain(apart)
-        rates = [_accuracy(_scores(head, held), train.labels[apart].to(device), classes, 1) for head in heads]
+        held, told = source.plain(apart)
+        rates = [_accuracy(_scores(head, held), told, classes, 1) for head in heads]
         best = max(range(len(_RATES)), key=rates.__getitem__)
         everyone = torch.arange(len(train))
         (head,) = _heads(source, everyone, _RATES[best : best + 1], what="linear layer", **shape)
         scores = _scores(head, judged)
         result |= {"learning_rate": _RATES[best], "held_out_top1": rates[best], "epochs": epochs}
-    truth = test.labels.to(device)
     result |= {f"top{k}": _accuracy(scores, truth, classes, min(k, classes)) for k in (1, 5)}
     if fingerprint(encoder) != before:
         raise RuntimeError("the encoder changed while it was judged; it has layers that learn without gradients")
@@ -136,11 +135,11 @@ def features(
     workers: int = 0,
 ) -> Tensor:
     """Features [n, d] of images as they are judged, whole and without augmentation."""
-    return _Look(encoder.to(device).eval(), size, torch.device(device), bf16, workers, _silent)(images, "")
+    return _Look(encoder.to(device).eval(), size, torch.device(device), bf16, workers, _silent)(images, "")[0]
 
 
 class _Look:
-    """A frozen encoder's view of images."""
+    """A frozen encoder's view of images: features, and the labels of what was really seen."""
 
     def __init__(
         self, encoder: nn.Module, size: int, device: torch.device, bf16: bool, workers: int, progress: Progress
@@ -149,13 +148,14 @@ class _Look:
         self.workers, self.progress = workers, progress
 
     @torch.no_grad()
-    def __call__(self, images: Images, what: str) -> Tensor:
-        found = []
-        batches = _batches(images, self.size, self.workers)
-        for number, batch in enumerate(batches):
+    def __call__(self, images: Images, what: str) -> tuple[Tensor, Tensor]:
+        found, seen = [], []
+        for batch, indices in _batches(images, self.size, self.workers):
             found.append(self.encode(batch))
-            self.progress(what, min((number + 1) * _BATCH, len(images)), len(images))
-        return torch.cat(found)
+            seen.append(indices)
+            self.progress(what, sum(map(len, seen)), len(images))
+        labels = torch.zeros(len(images)).long() if images.labels is None else images.labels
+        return torch.cat(found), labels[torch.cat(seen)].to(self.device)
 
     @torch.no_grad()
     def encode(self, batch: Tensor) -> Tensor:
@@ -165,38 +165,48 @@ class _Look:
         return out.float()
 
 
-class _Fitted(Dataset[Tensor]):
+class _Fitted(Dataset[tuple[Tensor, int]]):
     def __init__(self, images: Images, size: int) -> None:
         self.images, self.size = images, size
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, index: int) -> Tensor:
-        return fitted(tvf.pil_to_tensor(self.images[index][0]), self.size)
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        image, really = self.images[index]
+        return fitted(tvf.pil_to_tensor(image), self.size), really
 
 
-def _batches(images: Images, size: int, workers: int) -> Iterable[Tensor]:
-    """uint8 batches in order; from memory if they are kept there."""
+def _batches(images: Images, size: int, workers: int) -> Iterable[tuple[Tensor, Tensor]]:
+    """uint8 batches in order, with the indices of what is in them; from memory if they are kept there."""
     stack = images.stacked()
     if stack is None:
         return DataLoader(_Fitted(images, size), batch_size=_BATCH, num_workers=workers)
-    if stack.shape[-2:] == (size, size):
-        return stack.split(_BATCH)
-    return (fitted(part, size) for part in stack.split(_BATCH))
+    seen = torch.tensor([images.really(index) for index in range(len(images))])
+    parts = zip(stack.split(_BATCH), seen.split(_BATCH), strict=True)
+    return ((fitted(part, size) if part.shape[-2:] != (size, size) else part, indices) for part, indices in parts)
 
 
 # ------------------------------------------------------------------------------------------------- nearest neighbours
 
 
-def knn(encoder: nn.Module, train: Images, test: Images, *, size: int, **options: Any) -> float:
+def knn(
+    encoder: nn.Module,
+    train: Images,
+    test: Images,
+    *,
+    size: int,
+    device: torch.device | str = "cpu",
+    bf16: bool = True,
+    workers: int = 0,
+) -> float:
     """The share of `test` that the neighbours in `train` name rightly: a quick look while training."""
     assert train.labels is not None
     assert test.labels is not None
     classes = 1 + int(max(train.labels.max(), test.labels.max()))
-    bank, asked = (features(encoder, images, size=size, **options) for images in (train, test))
-    device = bank.device
-    return _accuracy(knn_scores(asked, bank, train.labels.to(device), classes), test.labels.to(device), classes, 1)
+    look = _Look(encoder.to(device).eval(), size, torch.device(device), bf16, workers, _silent)
+    asked, truth = look(test, "")
+    return _accuracy(knn_scores(asked, *look(train, ""), classes), truth, classes, 1)
 
 
 def knn_scores(asked: Tensor, bank: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -228,8 +238,8 @@ class _Kept:
             index = chosen[list(key.indices)]
             yield self.kept[index], self.labels[index]
 
-    def plain(self, chosen: Tensor) -> Tensor:
-        return self.kept[chosen]
+    def plain(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        return self.kept[chosen], self.labels[chosen]
 
 
 class _Augmented(Dataset[tuple[Tensor, Tensor]]):
@@ -242,14 +252,19 @@ class _Augmented(Dataset[tuple[Tensor, Tensor]]):
 
     def __getitem__(self, key: Key) -> tuple[Tensor, Tensor]:
         stack = self.images.stacked()
-        made = []
+        made, seen = [], []
         index = self.chosen[list(key.indices)]
         with torch.random.fork_rng(devices=()):
             for i in index.tolist():
                 torch.manual_seed(seed_of(self.seed, "crops", key.epoch, i))
-                image = tvf.pil_to_tensor(self.images[i][0]) if stack is None else stack[i]
+                if stack is None:
+                    picture, really = self.images[i]
+                    image = tvf.pil_to_tensor(picture)
+                else:
+                    image, really = stack[i], self.images.really(i)
                 made.append(_crop(image, self.size))
-        return torch.stack(made), self.labels[index]
+                seen.append(really)
+        return torch.stack(made), self.labels[seen]
 
     def epoch(self, epoch: int, chosen: Tensor) -> Iterable[tuple[Tensor, Tensor]]:
         self.chosen = chosen
@@ -258,7 +273,7 @@ class _Augmented(Dataset[tuple[Tensor, Tensor]]):
         for crops, labels in DataLoader(self, sampler=keys, batch_size=None, num_workers=workers):
             yield self.look.encode(crops), labels.to(self.look.device)
 
-    def plain(self, chosen: Tensor) -> Tensor:
+    def plain(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
         return self.look(self.images.take(chosen.tolist()), "held-out images")
 
 
@@ -331,4 +346,4 @@ def _accuracy(scores: Tensor, truth: Tensor, classes: int, k: int) -> float:
     if classes < 2:
         return 1.0
     scores = scores.nan_to_num(-torch.inf)  # a learning rate that was too high
-    return float(multiclass_accuracy(scores, truth, classes, average="micro", top_k=k))
+    return round(float(multiclass_accuracy(scores, truth, classes, average="micro", top_k=k)), 6)  # it was float32
