@@ -32,14 +32,13 @@ from typing import Annotated, Any, NoReturn
 import torch
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL import Image, ImageDraw, ImageFont
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
-from torchvision.transforms.v2 import functional as tvf
 
 import randfield
-from randfield import pictures
+from randfield import drawing, pictures
 from randfield.learn import commands as learning
 from randfield.names import parse_local
 from randfield.seeds import seed_of
@@ -238,7 +237,7 @@ def show(
     except Exception as error:  # Pillow raises what it likes: SyntaxError for a broken PNG, struct.error, ...
         _stop(f"cannot show {photo}: {pictures.reason(error)}")
 
-    gridded = _with_grid(original) if grid else original
+    gridded = drawing.gridded(original) if grid else original
     rows = []
     for name, local in zip(transform, transforms, strict=True):
         start = gridded if _moves_pixels(local) else original
@@ -331,7 +330,7 @@ def _sheet(original: Image.Image, texts: list[str], rows: list[Row]) -> Image.Im
         for i, column in enumerate(row.fields):
             for j, g in enumerate(column):
                 down = (height - field[1]) // 2 if len(column) == 1 else j * (height - field[1])
-                sheet.paste(_coloured(g).resize(field), (x_fields + i * (field[0] + gap), y + down))
+                sheet.paste(drawing.heat_map(g).resize(field), (x_fields + i * (field[0] + gap), y + down))
         for i, (picture, caption) in enumerate(zip(row.draws, row.captions, strict=True)):
             x = x_draws + i * (width + gap)
             sheet.paste(picture, (x, y))
@@ -345,31 +344,6 @@ def _shortened(text: str, font: ImageFont.ImageFont | ImageFont.FreeTypeFont, wi
     while text and font.getlength(text + "…") > width:
         text = text[:-1]
     return text + "…"
-
-
-def _coloured(g: Tensor) -> Image.Image:
-    """A field as a picture: blue for minus its largest magnitude, white for zero, red for plus."""
-    levels = 127.5 * (1 + g / g.abs().max().clamp_min(1e-12))
-    grey = tvf.to_pil_image(levels.round().to(torch.uint8))
-    return ImageOps.colorize(grey, black="#2166ac", mid="#f7f7f7", white="#b2182b")
-
-
-def _with_grid(photo: Image.Image) -> Image.Image:
-    """The photo behind a grid of eight squares along its shorter side, centred."""
-    photo = photo.copy()
-    pen = ImageDraw.Draw(photo, "RGBA")
-    pitch = max(4.0, min(photo.size) / 8)
-    white, width = (255, 255, 255, 190), max(1, round(pitch / 14))
-
-    def positions(length: int) -> list[float]:
-        half = int(length / 2 / pitch)
-        return [length / 2 + k * pitch for k in range(-half, half + 1)]
-
-    for x in positions(photo.width):
-        pen.line([(x, 0), (x, photo.height)], white, width)
-    for y in positions(photo.height):
-        pen.line([(0, y), (photo.width, y)], white, width)
-    return photo
 
 
 def _fitted(photo: Image.Image, longer: int) -> Image.Image:
