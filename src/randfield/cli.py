@@ -17,6 +17,7 @@ import math
 import os
 import signal
 import sys
+import webbrowser
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -44,7 +45,7 @@ from randfield.names import parse_local
 from randfield.seeds import seed_of
 from randfield.transforms import LocalAffine, LocalTransform, LocalValue, LocalWarp, Params
 
-__all__ = ["app", "augment", "show"]
+__all__ = ["app", "augment", "explore", "show"]
 
 app = App(
     name="randfield",
@@ -349,6 +350,57 @@ def _shortened(text: str, font: ImageFont.ImageFont | ImageFont.FreeTypeFont, wi
 def _fitted(photo: Image.Image, longer: int) -> Image.Image:
     width, height = (max(1, round(side * longer / max(photo.size))) for side in photo.size)
     return photo.resize((width, height), Image.Resampling.LANCZOS)
+
+
+# ---------------------------------------------------------------------------------------------------------- explore
+
+
+@app.command(usage="Usage: randfield explore [PHOTO] [OPTIONS]")
+def explore(
+    photo: Path | None = None,
+    /,
+    *,
+    size: Annotated[int, Parameter(validator=Number(gte=64, lte=1024))] = 224,
+    host: str = "127.0.0.1",
+    port: Annotated[int | None, Parameter(validator=Number(gte=0, lte=65535))] = None,
+    no_browser: Flag = False,
+    json_: Json = False,
+) -> None:
+    """Open a page on which to turn the settings and see what happens to a photo.
+
+    It shows the view, the fields, the deformed grid and where it folds, and has the Python lines for it ready to copy.
+    The page is served by this machine to this machine and asks nothing of any other. Ctrl-C ends it.
+
+    Parameters
+    ----------
+    photo
+        The image to begin with; by default a cat's. Others can be dropped on the page.
+    size
+        Longer side of the picture in pixels.
+    host
+        The address to serve at. At 0.0.0.0 whoever reaches this machine can use the page.
+    port
+        By default 7860, or any free one if that is taken.
+    no_browser
+        Only print the address.
+    """
+    from randfield import explorer
+
+    def ready(url: str) -> None:
+        print(json.dumps({"url": url}) if json_ else f"The explorer is at {url} until Ctrl-C.", flush=True)
+        if not no_browser:
+            webbrowser.open(url)
+
+    try:
+        explorer.serve(explorer.load(photo, size=size), size=size, host=host, port=port, ready=ready)
+    except ModuleNotFoundError as error:
+        if error.name not in ("gradio", "uvicorn"):
+            raise
+        _stop(f"the explorer needs {error.name}; install it with: pip install 'randfield[explore]'")
+    except OSError as error:
+        _stop(f"cannot serve at {host}:{port}: {error.strerror}; choose another --host or --port")
+    except ValueError as error:
+        _stop(str(error))
 
 
 # ---------------------------------------------------------------------------------------------------------- augment
