@@ -1,4 +1,4 @@
-"""The command line: `randfield show` draws a contact sheet, `randfield augment` fills a folder.
+"""The command line: `show` draws a contact sheet, `explore` opens a page, `augment` fills a folder.
 
 `app` is a cyclopts App: signatures are the options, docstrings are the help, and one more command is one more function
 under `@app.command`. Wrong arguments end with status 2; a job that could not be done, or only in part, ends with 1.
@@ -61,11 +61,14 @@ it is added to the photo's colours: one transform, in another amount at every pl
 # See what the transforms do to a photo:
 randfield show photo.jpg -o sheet.png --grid
 
+# Turn the settings on a local page and see what happens:
+randfield explore photo.jpg
+
 # Make four warped copies of every image in a folder:
 randfield augment photos/ augmented/ --n 4
 ```
 
-`randfield show --help` and `randfield augment --help` explain their options.
+`randfield show --help` and the like explain their options.
 """,
     default_parameter=Parameter(negative=()),
 )

@@ -17,8 +17,9 @@ import io
 import os
 import socket
 import sys
+import tempfile
 import textwrap
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -86,7 +87,7 @@ class Settings:
             value = getattr(self, name)
             numbers = value if isinstance(value, tuple) else (value,)
             if not all(isinstance(v, int | float) and low <= v <= high for v in numbers):
-                raise ValueError(f"{name} must lie between {low:g} and {high}, got {_typed(value)}")
+                raise ValueError(f"{name} must lie between {_typed(low)} and {_typed(high)}, got {_typed(value)}")
             if list(numbers) != sorted(numbers):
                 raise ValueError(f"{name} is a lowest and a highest value, got {_typed(value)}; swap them")
         if self.views not in (1, MANY):
@@ -145,7 +146,7 @@ PRESETS = {
 # ------------------------------------------------------------------------------------------------------------ photo
 
 _MOST_PIXELS = 64_000_000  # decoded they take 200 MB
-_MOST_BYTES = 50_000_000  # of an upload
+_MOST_BYTES = 50 * 2**20  # of an upload
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def load(path: Path | None = None, *, size: int = 224, name: str | None = None) 
     image.thumbnail((size, size))
 
     if ordinary:
-        imports = ("from PIL import Image, ImageOps",)
+        imports: tuple[str, ...] = ("from PIL import Image, ImageOps",)
         opened = f"Image.open({name!r})"
         if path is None:
             imports += ("from importlib.resources import files",)
@@ -329,11 +330,11 @@ def _with_folds(gridded: Image.Image, grid: Tensor) -> tuple[str, Image.Image]:
     determinant = affine.determinants(grid)
     cells = determinant <= 0
     share, least = float(cells.float().mean()), float(determinant.min())
-    if not share:
-        return f"deformed grid; nothing folds, the least determinant is {least:.2f}", gridded
-    mask = tvf.to_pil_image(cells.to(torch.uint8) * 180).resize(gridded.size, Image.Resampling.NEAREST)
-    gridded.paste((230, 0, 70), mask=mask)
-    return f"deformed grid; {100 * share:.2g} % of it folds (red), the least determinant is {least:.2f}", gridded
+    if share:
+        mask = tvf.to_pil_image(cells.to(torch.uint8) * 180).resize(gridded.size, Image.Resampling.NEAREST)
+        gridded.paste((230, 0, 70), mask=mask)
+    folds = f"{100 * share:.2g} % folds (red)" if share else "nothing folds"
+    return f"deformed grid: {folds}, determinant ≥ {least:.2f}", gridded
 
 
 # ------------------------------------------------------------------------------------------------------------- page
@@ -346,8 +347,9 @@ def _figure(caption: str, image: Image.Image, kind: str = "JPEG", *, shown: str 
     data = f"data:image/{kind.lower()};base64,{base64.b64encode(encoded.getvalue()).decode()}"
     caption = html.escape(caption)
     # Decoded before it is shown: the picture before it stays up to then, and nothing flickers.
+    size = f'width="{image.width}" height="{image.height}"'
     return (
-        f'<figure class="{shown}"><img src="{data}" width="{image.width}" height="{image.height}" alt="{caption}" decoding="sync">'
+        f'<figure class="{shown}"><img src="{data}" {size} alt="{caption}" decoding="sync">'
         f"<figcaption>{caption}</figcaption></figure>"
     )
 
@@ -366,10 +368,11 @@ def _shown(settings: Settings, photo: Photo) -> tuple[str, str, str]:
         fields = (
             f"<p>None: this draw left the photo alone, as one does whose p is {_typed(settings.p)}. Try another.</p>"
         )
-    small = f'<h3>Fields <small>blue is negative, red is positive</small></h3><div class="tiles" id="fields">{fields}{original}</div>'
+    small = "<h3>Fields <small>blue is negative, red is positive</small></h3>"
+    small += f'<div class="tiles" id="fields">{fields}{original}</div>'
     if settings.views > 1:
         views = "".join(_figure(f"view {index}", view, "PNG") for index, view in enumerate(seen.views, 1))
-        small += f'<h3>{settings.views} views</h3><div class="tiles">{views}</div>'
+        small += f'<h3 id="views">{settings.views} views</h3><div class="tiles">{views}</div>'
     return f'<div class="tiles">{"".join(large)}</div>', small, code(settings, photo)
 
 
@@ -389,7 +392,13 @@ footer { display: none !important }
 #controls { grid-area: controls }
 #large { grid-area: large }
 #small { grid-area: small }
-#controls input[type=number] { width: 64px }
+#controls .head { flex-wrap: nowrap }
+#controls .head input { width: 52px; padding: 2px }
+#controls .head label { white-space: nowrap }
+#upload { min-height: 0 }
+#upload .wrap { font-size: 0; min-height: 0; padding: 0 }
+#upload .wrap > * { display: none }
+#upload .wrap::after { content: "Drop a photo here, or click to choose one"; font-size: 14px }
 .tiles { display: grid; gap: 12px; grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)) }
 #small .tiles { grid-template-columns: repeat(auto-fill, minmax(140px, 1fr)) }
 .tiles figure { margin: 0 }
@@ -402,10 +411,15 @@ h3 small { font-weight: normal }
   #large { position: sticky; top: 0; z-index: 5; gap: 8px; background: var(--body-background-fill); padding: 6px 0 }
   #large .tiles { grid-template-columns: 1fr 1fr; gap: 6px }
   #small .tiles { grid-template-columns: 1fr 1fr 1fr; gap: 6px }
+  #draws button { font-size: 14px; padding: 6px }
   .tiles .wide { display: none }
   .tiles .narrow { display: block }
 }
 """
+
+
+# Which may be far below the button that draws them.
+_TO_THE_VIEWS = "() => document.querySelector('#views')?.scrollIntoView({block: 'center'})"
 
 
 def page(photo: Photo, *, size: int = 224) -> gr.Blocks:
@@ -418,10 +432,13 @@ def page(photo: Photo, *, size: int = 224) -> gr.Blocks:
         low, high = _LIMITS[name]
         value = getattr(start, name)
         values = value if isinstance(value, tuple) else (value,)
-        return [
+        made = [
             gr.Slider(low, high, value, step=step, label=label, min_width=120, buttons=[])
             for value, label in zip(values, labels, strict=True)
         ]
+        for one in made:
+            one.preprocess = lambda value: value  # it would raise where `Settings` explains, and break when left empty
+        return made
 
     def radio(name: str, label: str) -> gr.Radio:
         return gr.Radio(_CHOICES[name], value=getattr(start, name), label=label)
@@ -436,6 +453,7 @@ def page(photo: Photo, *, size: int = 224) -> gr.Blocks:
                     again = gr.Button("Another draw", variant="primary", size="md", min_width=90)
                     many = gr.Button(_MANY[0], size="md", min_width=90)
             with gr.Column(elem_id="controls", min_width=0):
+                upload = gr.File(label="photo", show_label=False, file_types=["image"], height=48, elem_id="upload")
                 with gr.Row():
                     presets = {name: gr.Button(name, size="sm", min_width=90) for name in PRESETS}
                 transforms = gr.CheckboxGroup(_CHOICES["transforms"], value=start.transforms, label="transforms")
@@ -445,10 +463,12 @@ def page(photo: Photo, *, size: int = 224) -> gr.Blocks:
                     alpha = sliders("alpha", ("alpha from", "alpha to"), 0.01)
                 with gr.Row():
                     others = sliders("p", ("p",), 0.05) + sliders("period", ("period",), 0.1)
-                others += [radio("bound", "bound"), radio("padding", "padding")]
+                others += [
+                    radio("bound", "bound: how alpha limits a field"),
+                    radio("padding", "padding: what comes in from outside"),
+                ]
                 others += [gr.Checkbox(start.fold_free, label="fold free: weaker where it would fold")]
                 others += [gr.Number(start.seed, label="seed", precision=0)]
-                upload = gr.File(label="your photo", file_types=["image"], height=150)
             with gr.Column(elem_id="small", min_width=0):
                 small = gr.HTML()
                 lines = gr.Code(language="python", label="Python", interactive=False, lines=8, wrap_lines=True)
@@ -457,79 +477,75 @@ def page(photo: Photo, *, size: int = 224) -> gr.Blocks:
         controls = [transforms, *gamma, *alpha, *others]
         state = [*controls, views, many]
         shown = [message, large, small, lines, link]
-        unchanged = [gr.skip()] * len(state)
 
-        def read(*values: Any) -> Settings:
+        def read(transforms: list[str], *values: Any) -> Settings:
             if None in values:
                 raise ValueError("a number is missing; type one")
-            transforms, *numbers = values[:5]
-            low_to_high = [tuple(sorted(map(float, pair))) for pair in (numbers[:2], numbers[2:])]
-            given = (tuple(transforms), *low_to_high, *values[5:])
+            low_to_high = [tuple(sorted(map(float, pair))) for pair in (values[:2], values[2:4])]
+            given = (tuple(transforms), *low_to_high, *values[4:])
             return Settings(**{field.name: value for field, value in zip(fields(Settings), given, strict=True)})
 
         def written(settings: Settings) -> list[Any]:
             transforms, gamma, alpha, *others = (getattr(settings, field.name) for field in fields(settings))
-            return [list(transforms), *gamma, *alpha, *others, _MANY[settings.views > 1]]
+            return [list(transforms), *gamma, *alpha, *others]
 
-        def drawn(photo: Photo, link: str, settings: Settings, note: str = "") -> list[str]:
-            return [_note(note), *_shown(settings, photo), f"{link.partition('?')[0]}?{settings.query()}"]
+        def answer(
+            photo: Photo,
+            link: str,
+            values: Sequence[Any],
+            change: Callable[[Settings], Settings] = lambda settings: settings,
+            note: str = "",
+        ) -> list[Any]:
+            """The state and all that is shown when `change` is made to the settings."""
+            try:
+                settings = change(read(*values))
+            except ValueError as error:
+                return [*values, _MANY[values[-1] > 1], _note(str(error)), *[gr.skip()] * 4]
+            address = f"{link.partition('?')[0]}?{settings.query()}"
+            return [*written(settings), _MANY[settings.views > 1], _note(note), *_shown(settings, photo), address]
 
-        def answer(change: Callable[[Settings], Settings] = lambda settings: settings) -> Callable[..., list[Any]]:
-            """What the page becomes when `change` is made to its settings."""
+        def moved(photo: Photo, link: str, *values: Any) -> list[Any]:
+            return answer(photo, link, values)[len(state) :]
 
-            def handle(photo: Photo, link: str, *values: Any) -> list[Any]:
-                try:
-                    before = read(*values)
-                    after = change(before)
-                except ValueError as error:
-                    return [*unchanged, _note(str(error)), *[gr.skip()] * 4]
-                return [*(unchanged if after == before else written(after)), *drawn(photo, link, after)]
+        def set_to(name: str, photo: Photo, link: str, *values: Any) -> list[Any]:
+            return answer(photo, link, [*written(PRESETS[name])[:-2], *values[-2:]])  # seed and views stay
 
-            return handle
+        def drawn_again(photo: Photo, link: str, *values: Any) -> list[Any]:
+            return answer(photo, link, values, lambda it: replace(it, seed=(it.seed + 1) % 2**32))
 
-        def open_link(photo: Photo, link: str) -> list[Any]:
+        def drawn_many(photo: Photo, link: str, *values: Any) -> list[Any]:
+            return answer(photo, link, values, lambda it: replace(it, views=1 if it.views > 1 else MANY))
+
+        def opened(photo: Photo, link: str) -> list[Any]:
             settings, note = start, ""
             try:
                 settings = Settings.from_query(link.partition("?")[2])
             except ValueError as error:
                 note = f"{error}. These are the paper's settings instead."
-            return [*written(settings), *drawn(photo, link, settings, note)]
+            return answer(photo, link, written(settings), note=note)
 
-        def take(path: str, photo: Photo, link: str, *values: Any) -> list[Any]:
+        def taken(path: str, photo: Photo, link: str, *values: Any) -> list[Any]:
             note = ""
             try:
                 photo = load(Path(path), size=size, name=Path(path).name)
             except ValueError as error:
                 note = str(error)
             Path(path).unlink()  # nobody's photos stay on this disk
-            return [photo, None, *drawn(photo, link, read(*values), note)]
+            return [photo, None, *answer(photo, link, values, note=note)[len(state) :]]
 
         # Not queued: the queue looks for work every 50 ms, which one would feel.
         at_once: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-        given = [photo_now, link, *controls, views]
-        gr.on(
-            [control.input for control in controls],
-            answer(),
-            given,
-            [*state, *shown],
-            trigger_mode="always_last",
-            **at_once,
-        )
-        changes: dict[gr.Button, Callable[[Settings], Settings]] = {
-            button: partial(_preset, name) for name, button in presets.items()
-        }
-        changes[again] = lambda settings: replace(settings, seed=(settings.seed + 1) % 2**32)
-        changes[many] = lambda settings: replace(settings, views=1 if settings.views > 1 else MANY)
-        for button, change in changes.items():
-            button.click(answer(change), given, [*state, *shown], **at_once)
-        upload.upload(take, [upload, *given], [photo_now, upload, *shown], **at_once)
-        page.load(open_link, given[:2], [*state, *shown], js="(photo, link) => [photo, location.href]", **at_once)
+        given, everything = [photo_now, link, *controls, views], [*state, *shown]
+        inputs = [control.input for control in controls]
+        gr.on(inputs, moved, given, shown, trigger_mode="always_last", **at_once)
+        for name, preset in presets.items():
+            preset.click(partial(set_to, name), given, everything, **at_once)
+        again.click(drawn_again, given, everything, **at_once)
+        many.click(drawn_many, given, everything, **at_once).then(js=_TO_THE_VIEWS)
+        upload.upload(taken, [upload, *given], [photo_now, upload, *shown], **at_once)
+        page.load(opened, given[:2], everything, js="(photo, link) => [photo, location.href]", **at_once)
         link.change(None, link, js="link => history.replaceState(null, '', link)")
     return page
-
-
-def _preset(name: str, settings: Settings) -> Settings:
-    return replace(PRESETS[name], seed=settings.seed, views=settings.views)
 
 
 def _note(text: str) -> str:
@@ -561,6 +577,7 @@ def application(photo: Photo, *, size: int = 224) -> FastAPI:
         max_file_size=_MOST_BYTES,
         theme=gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
         css=_STYLE,
+        head="<style>.gradio-container { overflow: clip !important }</style>",  # as it is, nothing in it can be sticky
     )
 
 
@@ -586,7 +603,6 @@ def serve(photo: Photo, *, size: int = 224, host: str, port: int | None, ready: 
     # Pictures this small are as quick with one thread, to the same bit, and two would wait for each other whenever the
     # browser has a core to itself.
     torch.set_num_threads(1)
-    app = application(photo, size=size)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, 7860 if port is None else port), family=family)
@@ -594,7 +610,9 @@ def serve(photo: Photo, *, size: int = 224, host: str, port: int | None, ready: 
         if port is not None:
             raise
         listening = socket.create_server((host, 0), family=family)
-    with listening:
+    with listening, tempfile.TemporaryDirectory(prefix="randfield-") as uploads:
+        os.environ["GRADIO_TEMP_DIR"] = uploads
+        app = application(photo, size=size)
         ready(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/")
         # Browsers hold a connection open for as long as the page is: do not wait for them in the end.
         config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
