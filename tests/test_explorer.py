@@ -185,7 +185,7 @@ def test_folds_are_red_where_they_are():
     seen = explain(settings, photo)
     assert seen.grid is not None
     caption, grid = seen.grid
-    assert caption == f"deformed grid: {100 * share:.2g} % folds (red), determinant ≥ {least:.2f}"
+    assert caption == f"deformed grid: {100 * share:.2g} % folds (red), determinant ≥\u00a0{least:.2f}"
     r, g, b = torch.frombuffer(bytearray(grid.tobytes()), dtype=torch.uint8).reshape(-1, 3).unbind(-1)
     red = ((r > 160) & (g < 100) & (b < 130)).float().mean()
     assert float(red) == pytest.approx(float(share), rel=0.3)
@@ -264,10 +264,19 @@ def run(*arguments: object) -> int:
     return exit_.value.code
 
 
+def test_help(capsys):
+    assert run("--help") == 0
+    out = capsys.readouterr().out
+    assert all(
+        option in out for option in ("PHOTO", "--size", "--host", "--port", "--no-browser", "--json", "127.0.0.1")
+    )
+
+
 def test_without_gradio_it_says_what_to_install(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert run("--no-browser") == 1
-    assert "pip install 'randfield[explore]'" in capsys.readouterr().err
+    for module in ("gradio", "uvicorn"):  # which comes with it
+        monkeypatch.setitem(sys.modules, module, None)
+        assert run("--no-browser") == 1
+        assert "needs gradio; install it with: pip install 'randfield[explore]'" in capsys.readouterr().err
 
 
 def test_a_photo_that_cannot_be_shown_and_a_port_that_is_taken(tmp_path, capsys):
@@ -432,6 +441,22 @@ def test_move_a_slider_copy_the_code_run_it(chromium, url, tmp_path, monkeypatch
         (made,) = made_by(lines, tmp_path, monkeypatch)
         assert "alpha=(0, 0.39)" in lines
         assert pixels([view(page)]) == pixels([made])
+
+
+@browser
+def test_when_a_slider_is_dragged_the_last_place_counts(chromium, url):
+    with opened(chromium, url) as page:
+        slider = page.get_by_label("range slider for alpha to")
+        box = slider.bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] / 2, steps=40)
+        page.mouse.up()
+        value = float(slider.input_value())
+        assert value > 0.6
+        page.wait_for_function("alpha => location.search.includes(alpha)", arg=f"alpha=0,{value:g}&")
+        settings = Settings.from_query(page.url.partition("?")[2])
+        assert pixels([view(page)]) == pixels(explain(settings, load()).views)
 
 
 @browser

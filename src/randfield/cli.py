@@ -399,7 +399,7 @@ def explore(
     except ModuleNotFoundError as error:
         if error.name not in ("gradio", "uvicorn"):
             raise
-        _stop(f"the explorer needs {error.name}; install it with: pip install 'randfield[explore]'")
+        _stop("the explorer needs gradio; install it with: pip install 'randfield[explore]'")
     except OSError as error:
         _stop(f"cannot serve at {host}:{port}: {error.strerror}; choose another --host or --port")
     except ValueError as error:

@@ -1,8 +1,8 @@
 """The explorer: a local web page on which one turns the settings and sees what happens to a photo.
 
-Two halves. The first is pure: `Settings` are plain data that a link carries; from them come the transform, the
-`pictures` that explain one draw of it and the `code` that makes the same pictures elsewhere. The second half hangs them
-on a page (Gradio, imported there alone) and serves it.
+Two halves. The first is pure: `Settings` are plain data that a link carries; from them come the transform, the pictures
+that `explain` one draw of it and the `code` that makes the same view elsewhere. The second half hangs them on a page
+(Gradio, imported there alone) and serves it.
 
 A change costs one request and one answer, which holds all pictures as data: nothing is written to disk and nothing is
 fetched a second time. The page loads nothing from elsewhere, and its content security policy has the browser see to it.
@@ -105,7 +105,7 @@ class Settings:
         values: dict[str, Any] = {}
         for name, text in given.items():
             if name not in known:
-                raise ValueError(f"the link sets {name!r}, which there is not; expected {', '.join(known)}")
+                raise ValueError(f"the link sets {name!r}, which is no setting; expected some of {', '.join(known)}")
             try:
                 values[name] = _parsed(text, like=known[name])
             except ValueError:
@@ -334,7 +334,7 @@ def _with_folds(gridded: Image.Image, grid: Tensor) -> tuple[str, Image.Image]:
         mask = tvf.to_pil_image(cells.to(torch.uint8) * 180).resize(gridded.size, Image.Resampling.NEAREST)
         gridded.paste((230, 0, 70), mask=mask)
     folds = f"{100 * share:.2g} % folds (red)" if share else "nothing folds"
-    return f"deformed grid: {folds}, determinant ≥ {least:.2f}", gridded
+    return f"deformed grid: {folds}, determinant ≥\u00a0{least:.2f}", gridded
 
 
 # ------------------------------------------------------------------------------------------------------------- page
@@ -383,6 +383,7 @@ _HEADER = """<h1>randfield explorer</h1>
 acts.</p>"""
 _STYLE = """
 footer { display: none !important }
+:focus-visible { outline: 2px solid var(--color-accent) !important; outline-offset: 2px }
 .html-container { padding: 0 !important }
 #message:not(:has(p)) { display: none }
 #message p { margin: 0; padding: 8px 12px; border-radius: 6px; background: #fde68a; color: #422006 }
@@ -399,17 +400,18 @@ footer { display: none !important }
 #upload .wrap { font-size: 0; min-height: 0; padding: 0 }
 #upload .wrap > * { display: none }
 #upload .wrap::after { content: "Drop a photo here, or click to choose one"; font-size: 14px }
-.tiles { display: grid; gap: 12px; grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)) }
-#small .tiles { grid-template-columns: repeat(auto-fill, minmax(140px, 1fr)) }
+.tiles { display: grid; gap: 12px; grid-template-columns: repeat(3, 1fr) }
+#small .tiles { grid-template-columns: repeat(6, 1fr) }
 .tiles figure { margin: 0 }
 .tiles img { width: 100%; height: auto; border-radius: 4px; display: block; margin: 0 }
 .tiles figcaption { font-size: 13px; line-height: 1.3; padding-top: 4px; color: var(--body-text-color); opacity: 0.75 }
 h3 small { font-weight: normal }
 .narrow { display: none }
-@media (max-width: 760px) {
+@media (max-width: 900px) {
   #explorer { grid-template: "large" "controls" "small" / 1fr }
-  #large { position: sticky; top: 0; z-index: 5; gap: 8px; background: var(--body-background-fill); padding: 6px 0 }
+  #large { position: sticky; top: 0; z-index: 50; gap: 8px; background: var(--body-background-fill); padding: 6px 0 }
   #large .tiles { grid-template-columns: 1fr 1fr; gap: 6px }
+  #large img { max-height: 34vh; object-fit: contain; object-position: left }
   #small .tiles { grid-template-columns: 1fr 1fr 1fr; gap: 6px }
   #draws button { font-size: 14px; padding: 6px }
   .tiles .wide { display: none }
@@ -471,7 +473,7 @@ def page(photo: Photo, *, size: int = 224) -> gr.Blocks:
                 others += [gr.Number(start.seed, label="seed", precision=0)]
             with gr.Column(elem_id="small", min_width=0):
                 small = gr.HTML()
-                lines = gr.Code(language="python", label="Python", interactive=False, lines=8, wrap_lines=True)
+                lines = gr.Code(language="python", label="Python", interactive=False, lines=8, show_line_numbers=False)
                 link = gr.Textbox(label="Link to these settings", interactive=False, buttons=["copy"], max_lines=1)
 
         controls = [transforms, *gamma, *alpha, *others]
