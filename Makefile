@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 export NO_ALBUMENTATIONS_UPDATE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench docs format clean
+.PHONY: help demo test test-slow test-browser bench docs format clean
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 demo: $(VENV)/installed ## see every transform on a photograph: writes runs/demo/sheet.png
 	@mkdir -p runs/demo
@@ -22,6 +22,9 @@ test: $(VENV)/tested ## ruff, strict types, and the tests with README and docstr
 
 test-slow: $(VENV)/tested ## the large and long tests, speed ratios among them, one at a time
 	$(BIN)/pytest -q -m slow
+
+test-browser: $(VENV)/browsed ## the explorer in a headless Chromium, which this installs if there is none
+	$(BIN)/pytest -q -m browser
 
 bench: $(VENV)/benched ## peers and randfield in one run, ten minutes or more: tables, JSON and charts in runs/bench
 	$(BIN)/python -m benchmarks $(BENCH)
@@ -53,6 +56,11 @@ $(VENV)/installed: $(VENV)/python pyproject.toml
 
 $(VENV)/tested: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --group test
+	@touch $@
+
+$(VENV)/browsed: $(VENV)/tested
+	$(BIN)/python -m pip install --quiet --group browser
+	@command -v chromium >/dev/null || apt-get install -y chromium || $(BIN)/playwright install chromium
 	@touch $@
 
 $(VENV)/benched: $(VENV)/installed

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "compose",
+    "determinants",
     "folding",
     "identity_grid",
     "move_rotate",
@@ -184,11 +185,16 @@ def folding(grid: Float[Tensor, "*batch h w 2"]) -> tuple[Float[Tensor, "*batch"
     >>> float(fraction), round(float(least), 4)
     (0.0, 1.0)
     """
-    height, width = grid.shape[-3:-1]
-    if min(height, width) < 2:  # no cell, nothing to fold
+    if min(grid.shape[-3:-1]) < 2:  # no cell, nothing to fold
         batch = grid.shape[:-3]
         return grid.new_zeros(batch), grid.new_ones(batch)
-    pixel = 2 / min(height, width)
+    determinant = determinants(grid)
+    return (determinant <= 0).float().mean((-2, -1)), determinant.amin((-2, -1))
+
+
+def determinants(grid: Float[Tensor, "*batch h w 2"]) -> Float[Tensor, "*batch h-1 w-1"]:
+    """The least Jacobian determinant in each cell between pixels, see `folding`."""
+    pixel = 2 / min(grid.shape[-3:-1])
     x, y = grid[..., 0] / pixel, grid[..., 1] / pixel
     x_along, y_along = x.diff(dim=-1), y.diff(dim=-1)  # one pixel to the right: [H, W-1]
     x_down, y_down = x.diff(dim=-2), y.diff(dim=-2)  # one pixel down: [H-1, W]
@@ -197,5 +203,4 @@ def folding(grid: Float[Tensor, "*batch h w 2"]) -> tuple[Float[Tensor, "*batch"
         for rows in (slice(None, -1), slice(1, None))
         for columns in (slice(None, -1), slice(1, None))
     ]
-    determinant = torch.minimum(torch.minimum(corners[0], corners[1]), torch.minimum(corners[2], corners[3]))
-    return (determinant <= 0).float().mean((-2, -1)), determinant.amin((-2, -1))
+    return torch.minimum(torch.minimum(corners[0], corners[1]), torch.minimum(corners[2], corners[3]))

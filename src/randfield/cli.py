@@ -1,4 +1,4 @@
-"""The command line: `randfield show` draws a contact sheet, `randfield augment` fills a folder.
+"""The command line: `show` draws a contact sheet, `explore` opens a page, `augment` fills a folder.
 
 `app` is a cyclopts App: signatures are the options, docstrings are the help, and one more command is one more function
 under `@app.command`. Wrong arguments end with status 2; a job that could not be done, or only in part, ends with 1.
@@ -17,6 +17,7 @@ import math
 import os
 import signal
 import sys
+import webbrowser
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -32,20 +33,19 @@ from typing import Annotated, Any, NoReturn
 import torch
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL import Image, ImageDraw, ImageFont
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
-from torchvision.transforms.v2 import functional as tvf
 
 import randfield
-from randfield import pictures
+from randfield import drawing, pictures
 from randfield.learn import commands as learning
 from randfield.names import parse_local
 from randfield.seeds import seed_of
 from randfield.transforms import LocalAffine, LocalTransform, LocalValue, LocalWarp, Params
 
-__all__ = ["app", "augment", "show"]
+__all__ = ["app", "augment", "explore", "show"]
 
 app = App(
     name="randfield",
@@ -61,11 +61,14 @@ it is added to the photo's colours: one transform, in another amount at every pl
 # See what the transforms do to a photo:
 randfield show photo.jpg -o sheet.png --grid
 
+# Turn the settings on a local page and see what happens:
+randfield explore photo.jpg
+
 # Make four warped copies of every image in a folder:
 randfield augment photos/ augmented/ --n 4
 ```
 
-`randfield show --help` and `randfield augment --help` explain their options.
+`randfield show --help` and the like explain their options.
 """,
     default_parameter=Parameter(negative=()),
 )
@@ -238,7 +241,7 @@ def show(
     except Exception as error:  # Pillow raises what it likes: SyntaxError for a broken PNG, struct.error, ...
         _stop(f"cannot show {photo}: {pictures.reason(error)}")
 
-    gridded = _with_grid(original) if grid else original
+    gridded = drawing.gridded(original) if grid else original
     rows = []
     for name, local in zip(transform, transforms, strict=True):
         start = gridded if _moves_pixels(local) else original
@@ -331,7 +334,7 @@ def _sheet(original: Image.Image, texts: list[str], rows: list[Row]) -> Image.Im
         for i, column in enumerate(row.fields):
             for j, g in enumerate(column):
                 down = (height - field[1]) // 2 if len(column) == 1 else j * (height - field[1])
-                sheet.paste(_coloured(g).resize(field), (x_fields + i * (field[0] + gap), y + down))
+                sheet.paste(drawing.heat_map(g).resize(field), (x_fields + i * (field[0] + gap), y + down))
         for i, (picture, caption) in enumerate(zip(row.draws, row.captions, strict=True)):
             x = x_draws + i * (width + gap)
             sheet.paste(picture, (x, y))
@@ -347,34 +350,60 @@ def _shortened(text: str, font: ImageFont.ImageFont | ImageFont.FreeTypeFont, wi
     return text + "…"
 
 
-def _coloured(g: Tensor) -> Image.Image:
-    """A field as a picture: blue for minus its largest magnitude, white for zero, red for plus."""
-    levels = 127.5 * (1 + g / g.abs().max().clamp_min(1e-12))
-    grey = tvf.to_pil_image(levels.round().to(torch.uint8))
-    return ImageOps.colorize(grey, black="#2166ac", mid="#f7f7f7", white="#b2182b")
-
-
-def _with_grid(photo: Image.Image) -> Image.Image:
-    """The photo behind a grid of eight squares along its shorter side, centred."""
-    photo = photo.copy()
-    pen = ImageDraw.Draw(photo, "RGBA")
-    pitch = max(4.0, min(photo.size) / 8)
-    white, width = (255, 255, 255, 190), max(1, round(pitch / 14))
-
-    def positions(length: int) -> list[float]:
-        half = int(length / 2 / pitch)
-        return [length / 2 + k * pitch for k in range(-half, half + 1)]
-
-    for x in positions(photo.width):
-        pen.line([(x, 0), (x, photo.height)], white, width)
-    for y in positions(photo.height):
-        pen.line([(0, y), (photo.width, y)], white, width)
-    return photo
-
-
 def _fitted(photo: Image.Image, longer: int) -> Image.Image:
     width, height = (max(1, round(side * longer / max(photo.size))) for side in photo.size)
     return photo.resize((width, height), Image.Resampling.LANCZOS)
+
+
+# ---------------------------------------------------------------------------------------------------------- explore
+
+
+@app.command(usage="Usage: randfield explore [PHOTO] [OPTIONS]")
+def explore(
+    photo: Path | None = None,
+    /,
+    *,
+    size: Annotated[int, Parameter(validator=Number(gte=64, lte=1024))] = 224,
+    host: str = "127.0.0.1",
+    port: Annotated[int | None, Parameter(validator=Number(gte=0, lte=65535))] = None,
+    no_browser: Flag = False,
+    json_: Json = False,
+) -> None:
+    """Open a page on which to turn the settings and see what happens to a photo.
+
+    It shows the view, the fields, the deformed grid and where it folds, and has the Python lines for it ready to copy.
+    The page is served by this machine to this machine and asks nothing of any other. Ctrl-C ends it.
+
+    Parameters
+    ----------
+    photo
+        The image to begin with; by default a cat's. Others can be dropped on the page.
+    size
+        Longer side of the picture in pixels.
+    host
+        The address to serve at. At 0.0.0.0 whoever reaches this machine can use the page.
+    port
+        By default 7860, or any free one if that is taken.
+    no_browser
+        Only print the address.
+    """
+    from randfield import explorer
+
+    def ready(url: str) -> None:
+        print(json.dumps({"url": url}) if json_ else f"The explorer is at {url} until Ctrl-C.", flush=True)
+        if not no_browser:
+            webbrowser.open(url)
+
+    try:
+        explorer.serve(explorer.load(photo, size=size), size=size, host=host, port=port, ready=ready)
+    except ModuleNotFoundError as error:
+        if error.name not in ("gradio", "uvicorn"):
+            raise
+        _stop("the explorer needs gradio; install it with: pip install 'randfield[explore]'")
+    except OSError as error:
+        _stop(f"cannot serve at {host}:{port}: {error.strerror}; choose another --host or --port")
+    except ValueError as error:
+        _stop(str(error))
 
 
 # ---------------------------------------------------------------------------------------------------------- augment

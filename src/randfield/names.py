@@ -23,15 +23,15 @@ from randfield.transforms import (
     Range,
 )
 
-__all__ = ["parse_local"]
+__all__ = ["COLOUR", "GEOMETRY", "parse_local"]
 
-_GEOMETRY: dict[str, type[LocalWarp]] = {
+GEOMETRY: dict[str, type[LocalWarp]] = {
     "rotate": LocalRotate,
     "scale": LocalScale,
     "shear": LocalShear,
     "translate": LocalTranslate,
 }
-_COLOUR = {"hue": LocalHue, "saturation": LocalSaturation, "value": LocalValue}
+COLOUR = {"hue": LocalHue, "saturation": LocalSaturation, "value": LocalValue}
 
 
 def parse_local(
@@ -52,14 +52,14 @@ def parse_local(
     """
     if name == "color":
         return LocalColorJitter(hue=alpha, saturation=alpha, value=alpha, gamma=gamma, p=p, generator=generator)
-    if name in _COLOUR:
-        return _COLOUR[name](gamma=gamma, alpha=alpha, p=p, generator=generator)
+    if name in COLOUR:
+        return COLOUR[name](gamma=gamma, alpha=alpha, p=p, generator=generator)
     atoms = name.split("+")
-    if not set(atoms) <= _GEOMETRY.keys():
+    if not set(atoms) <= GEOMETRY.keys():
         raise ValueError(
-            f"unknown transform {name!r}; expected one of {', '.join([*_GEOMETRY, *_COLOUR, 'color'])}, or several of "
-            f"the first {len(_GEOMETRY)} joined by +, such as translate+shear"
+            f"unknown transform {name!r}; expected one of {', '.join([*GEOMETRY, *COLOUR, 'color'])}, or several of "
+            f"the first {len(GEOMETRY)} joined by +, such as translate+shear"
         )
     if len(atoms) == 1:
-        return _GEOMETRY[name](gamma=gamma, alpha=alpha, p=p, generator=generator)
-    return LocalAffine([_GEOMETRY[atom](gamma=gamma, alpha=alpha) for atom in atoms], p=p, generator=generator)
+        return GEOMETRY[name](gamma=gamma, alpha=alpha, p=p, generator=generator)
+    return LocalAffine([GEOMETRY[atom](gamma=gamma, alpha=alpha) for atom in atoms], p=p, generator=generator)
