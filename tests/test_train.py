@@ -89,7 +89,7 @@ def test_an_unknown_encoder_names_some_that_there_are():
 
 
 def test_a_run_learns_leaves_its_files_and_is_done(few, tmp_path):
-    heard = []
+    heard: list[train.Progress] = []
     result = pretrain(tiny(epochs=6), tmp_path / "run", progress=heard.append)
     assert result["epochs"] == 6 and result["knn_top1"] > 0.1  # noqa: PT018  # chance is 1 in 40
     assert 0 < result["pipeline_efficiency"] < 3
@@ -171,7 +171,7 @@ def test_a_full_disk_at_the_start(few, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(RunError, match="no room for a checkpoint of 1[0-9] MiB in .*No space left on device"):
+    with pytest.raises(RunError, match=r"no room for a checkpoint of 1[0-9] MiB in .*No space left on device"):
         pretrain(tiny(), tmp_path / "run")
 
 
@@ -220,6 +220,19 @@ def test_timm_loads_what_is_exported(few, tmp_path):
 COMMAND = [sys.executable, "-m", "randfield", "pretrain", "--json", "--config"]
 
 
+@pytest.fixture
+def fruits(tmp_path):
+    """A folder with 80 of the demo's images to learn from and 40 to judge by, for processes of their own."""
+    for split, images in (("train", load("demo").train), ("val", load("demo").test)):
+        assert images is not None
+        assert images.labels is not None
+        for index in range(0, len(images), 20 if split == "train" else 10):
+            kind = tmp_path / "fruits" / split / f"{images.labels[index]:02}"
+            kind.mkdir(parents=True, exist_ok=True)
+            images[index][0].save(kind / f"{index}.png")
+    return str(tmp_path / "fruits")
+
+
 def command(tmp_path, name, config, *options):
     (tmp_path / f"{name}.json").write_text(json.dumps(config.plain()))
     return [*COMMAND, str(tmp_path / f"{name}.json"), "--out", str(tmp_path / name), *options]
@@ -244,15 +257,15 @@ def until(file, lines, process):
     raise AssertionError(f"{file} did not come to {lines} lines")
 
 
-def test_killed_at_any_moment_it_ends_at_the_same_numbers(tmp_path):
-    config = tiny(epochs=4, batch_size=400)
+def test_killed_at_any_moment_it_ends_at_the_same_numbers(tmp_path, fruits):
+    config = tiny(epochs=6, data=fruits)
     whole = done(command(tmp_path, "whole", config))
-    for epochs in (1, 2):
+    for epochs in (1, 3):
         process = subprocess.Popen(
             command(tmp_path, "killed", config), env=environment(), stderr=subprocess.PIPE, text=True
         )
         until(tmp_path / "killed" / "log.jsonl", epochs, process)
-        time.sleep(0.1 * epochs)  # somewhere in the next epoch, or in the checkpoint
+        time.sleep(0.05 * epochs)  # somewhere in the next epoch, or in the checkpoint
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert not (tmp_path / "killed" / "result.json").exists()
@@ -263,25 +276,25 @@ def test_killed_at_any_moment_it_ends_at_the_same_numbers(tmp_path):
     assert all(torch.equal(a[key], b[key]) for key in a)
 
 
-def test_interrupted_it_says_how_to_go_on(tmp_path):
-    config = tiny(epochs=50, batch_size=400)
+def test_interrupted_it_says_how_to_go_on(tmp_path, fruits):
+    config = tiny(epochs=500, data=fruits)
     process = subprocess.Popen(
         command(tmp_path, "run", config), env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     until(tmp_path / "run" / "log.jsonl", 1, process)
     process.send_signal(signal.SIGINT)
     told, error = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, error[-3000:]
     assert not told
     assert "can be taken up again by the same command" in error
     assert "Traceback" not in error
 
 
-def test_two_processes_are_one(tmp_path):
+def test_two_processes_are_one(tmp_path, fruits):
     """The same global batch: the same loss, and the same weights after five steps. Negatives come with gradient."""
     config = tiny(
-        encoder="test_convnext", head_batch_norm=False, size=32, epochs=1, batch_size=320, optimizer="sgd",
-        learning_rate=0.03,
+        encoder="test_convnext", head_batch_norm=False, size=32, epochs=1, batch_size=16, optimizer="sgd",
+        learning_rate=0.03, data=fruits,
     )  # fmt: skip
     alone = done(command(tmp_path, "alone", config))
     shared = done(command(tmp_path, "shared", config, "--devices", "2"))

@@ -72,9 +72,7 @@ class Config:
         if not 0 <= self.warmup_epochs <= self.epochs:
             raise ValueError(f"warmup_epochs must be in [0, epochs={self.epochs}], got {self.warmup_epochs!r}")
         if self.batch_size % self.accumulate:
-            raise ValueError(
-                f"batch_size {self.batch_size} cannot be done in {self.accumulate} equal parts (accumulate)"
-            )
+            raise ValueError(f"accumulate must divide batch_size={self.batch_size}, got {self.accumulate!r}")
         for name in ("gamma", "alpha", "crop_scale"):
             object.__setattr__(self, name, tuple(map(float, getattr(self, name))))  # JSON has lists
         self.views()  # says what is wrong with the rest

@@ -11,7 +11,9 @@ import json
 import logging
 import math
 import os
+import signal
 import statistics
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -217,7 +219,7 @@ class _WholeFiles(TorchCheckpointIO):
         file = Path(path)
         unfinished = file.with_name(f".{file.name}.tmp")
         try:
-            with unfinished.open("wb") as opened:
+            with _uninterrupted(), unfinished.open("wb") as opened:
                 torch.save(checkpoint, opened)
                 opened.flush()
                 os.fsync(opened.fileno())
@@ -225,6 +227,22 @@ class _WholeFiles(TorchCheckpointIO):
         except RuntimeError as error:  # what torch makes of a full disk
             unfinished.unlink(missing_ok=True)
             raise OSError(f"cannot write {file}: {error}") from error
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until this is over: thrown into torch's writer, it would end the process by a crash."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if caught:
+        raise KeyboardInterrupt
 
 
 def _checkpoints(out: Path) -> ModelCheckpoint:
