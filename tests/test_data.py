@@ -60,7 +60,7 @@ def test_the_demo_has_forty_varieties_and_twenty_others():
 
 
 def test_the_demo_carries_its_licence():
-    text = (resources.files("randfield.learn") / "demo" / "LICENCE.txt").read_text()
+    text = (resources.files("randfield.learn") / "fruits" / "LICENCE.txt").read_text()
     assert "MIT License" in text
     assert "Mihai Oltean, Horea Muresan" in text
 

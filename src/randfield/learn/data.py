@@ -166,7 +166,7 @@ def load(name: str, root: str | Path = "data") -> Data:
 
 def _demo(name: str) -> Data:
     """Fruits-360, 60 varieties at 32²: 40 to learn from, and the other 20 as what was never seen."""
-    here = resources.files("randfield.learn") / "demo"
+    here = resources.files("randfield.learn") / "fruits"
     names = (here / "classes.txt").read_text(encoding="utf-8").splitlines()
     known = range(40) if name == "demo" else range(40, 60)
     return Data(name, *(_sheet(name, here / f"{split}.webp", names, known) for split in ("train", "test")))
