@@ -291,10 +291,27 @@ def test_a_photo_that_cannot_be_shown_and_a_port_that_is_taken(tmp_path, capsys)
 # ----------------------------------------------------------------------------------------------------------- server
 
 
+# The command line, told on should it ask anything of another machine.
+WATCHED = """
+import ipaddress, sys
+
+def watch(event, arguments):
+    if event == "socket.connect" and isinstance(arguments[1], tuple):
+        if not ipaddress.ip_address(arguments[1][0]).is_loopback:
+            print("connects to", arguments[1], file=sys.stderr)
+    if event == "socket.getaddrinfo" and arguments[0] not in (None, "localhost", "127.0.0.1", "::1"):
+        print("looks up", arguments[0], file=sys.stderr)
+
+sys.addaudithook(watch)
+from randfield.__main__ import main
+main()
+"""
+
+
 @contextlib.contextmanager
 def served(*arguments: object) -> Iterator[str]:
     """The address at which `randfield explore` serves; Ctrl-C at the end, which it takes well."""
-    command = [sys.executable, "-m", "randfield", "explore", *map(str, arguments), "--no-browser", "--json"]
+    command = [sys.executable, "-c", WATCHED, "explore", *map(str, arguments), "--no-browser", "--json"]
     with subprocess.Popen(
         [*command, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -499,16 +516,73 @@ def test_a_link_opens_what_it_was_copied_from(chromium, url):
         assert pixels([view(page)]) == pixels([picture])
         assert page.get_by_label("hue", exact=True).is_checked()
         assert page.get_by_label("zeros").is_checked()
-        assert page.get_by_label("seed").input_value() == "3"
+        assert page.get_by_label("seed: which draw").input_value() == "3"
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(opened(chromium, f"{url}?gama=3"))
         assert "the link sets 'gama'" in page.get_by_role("alert").inner_text()
 
 
 @browser
+def test_every_control_does_what_it_says(chromium, url):
+    """One after the other, each with the setting that the link has afterwards; in the end the picture of them all."""
+    with opened(chromium, url) as page:
+        slide = "(it, value) => { it.value = value; it.dispatchEvent(new Event('input', {bubbles: true})) }"
+
+        def slider(label: str, value: float) -> Any:
+            return lambda: page.get_by_label(f"range slider for {label}").evaluate(slide, value)
+
+        def choice(label: str) -> Any:
+            return lambda: page.get_by_label(label, exact=True).check()
+
+        for action, said in (
+            (choice("rotate"), "transforms=translate,rotate&"),
+            (choice("hue"), "transforms=translate,rotate,hue&"),
+            (slider("gamma from", 5), "gamma=5,10&"),
+            (slider("gamma to", 9), "gamma=5,9&"),
+            (slider("alpha to", 0.6), "alpha=0,0.6&"),
+            (slider("alpha from", 0.5), "alpha=0.5,0.6&"),
+            (slider("p: how often it acts", 0), "p=0&"),
+            (slider("p: how often it acts", 1), "p=1&"),
+            (slider("period: 1 wraps around the edges", 1.5), "period=1.5&"),
+            (choice("clip"), "bound=clip&"),
+            (choice("border"), "padding=border&"),
+            (lambda: page.get_by_label("seed: which draw").fill("7"), "seed=7&"),
+        ):
+            after(page, action)
+            page.wait_for_function("said => location.search.includes(said)", arg=said)
+        assert "folds (red)" in page.locator("#large").inner_text()
+        choice("fold free: weaken a draw that would fold")()
+        page.wait_for_function("location.search.includes('fold_free=yes&')")
+        page.wait_for_function("document.querySelector('#large').innerText.includes('nothing folds')")
+
+        settings = Settings.from_query(page.url.partition("?")[2])
+        expected = Settings(
+            transforms=("translate", "rotate", "hue"),
+            gamma=(5.0, 9.0),
+            alpha=(0.5, 0.6),
+            p=1.0,
+            period=1.5,
+            bound="clip",
+            padding="border",
+            fold_free=True,
+            seed=7,
+        )
+        assert settings == expected
+        seen = explain(settings, load())
+        assert pixels([view(page)]) == pixels(seen.views)
+        captions = page.locator("#fields figcaption").all_inner_texts()
+        assert [caption for caption, _ in seen.fields] == captions[: len(seen.fields)]  # and the photo, on phones
+        assert len(seen.fields) == 4
+
+
+@browser
 def test_presets_and_twelve_views(chromium, url):
     with opened(chromium, url) as page:
-        after(page, lambda: page.get_by_role("button", name="Too strong").click())
+        for name in ("Gentle", "Too strong", "Paper's best"):
+            after(page, page.get_by_role("button", name=name).click)
+            page.wait_for_function("query => location.search === query", arg=f"?{PRESETS[name].query()}")
+            assert pixels([view(page)]) == pixels(explain(PRESETS[name], load()).views)
+        after(page, page.get_by_role("button", name="Too strong").click)
         assert "folds (red)" in page.locator("#large").inner_text()
         assert Settings.from_query(page.url.partition("?")[2]).transforms == ("rotate",)
         page.get_by_role("button", name="Draw twelve views").click()
@@ -545,6 +619,23 @@ def test_photos_of_ones_own_good_and_bad(chromium, url, tmp_path, monkeypatch):
 
 
 @browser
+@pytest.mark.parametrize("place", ["#upload", "#large img >> nth=1", "h1"])
+def test_a_photo_is_dropped_in_its_place_or_anywhere(chromium, url, tmp_path, place):
+    colourful((90, 120)).save(tmp_path / "dropped.png")
+    with opened(chromium, url) as page:
+        box, devtools = page.locator(place).first.bounding_box(), page.context.new_cdp_session(page)
+        drag = {"items": [], "files": [str(tmp_path / "dropped.png")], "dragOperationsMask": 1}
+        where = {"x": box["x"] + 9, "y": box["y"] + 9, "data": drag}
+
+        def drop() -> None:
+            for event in ("dragEnter", "dragOver", "drop"):
+                devtools.send("Input.dispatchDragEvent", {"type": event, **where})
+
+        after(page, drop)
+        assert pixels([view(page)]) == pixels(explain(Settings(), load(tmp_path / "dropped.png")).views)
+
+
+@browser
 def test_with_the_keyboard_alone(chromium, url):
     with opened(chromium, url) as page:
         reached: list[str] = []
@@ -563,7 +654,7 @@ def test_with_the_keyboard_alone(chromium, url):
             "Gentle",
             "rotate",
             "range slider for alpha from",
-            "range slider for p",
+            "range slider for p: how often it acts",
             "peak",
             "Click to upload or drop files",
         ):

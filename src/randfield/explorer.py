@@ -379,8 +379,7 @@ def _shown(settings: Settings, photo: Photo) -> tuple[str, str, str]:
 _MANY = ("Draw twelve views", "Hide the twelve")
 _HEADER = """<h1>randfield explorer</h1>
 <p>Every pixel gets its own amount of a transform, and neighbours get nearly the same: the amount is a random field.
-<b>gamma</b> is how smooth, <b>alpha</b> how strong; both are drawn between two numbers. <b>p</b> is how often it
-acts.</p>"""
+<b>gamma</b> is how smooth, <b>alpha</b> how strong; both are drawn between two numbers.</p>"""
 _STYLE = """
 footer { display: none !important }
 :focus-visible { outline: 2px solid var(--color-accent) !important; outline-offset: 2px }
@@ -395,33 +394,53 @@ footer { display: none !important }
 #small { grid-area: small }
 #controls .head { flex-wrap: nowrap }
 #controls .head input { width: 52px; padding: 2px }
-#controls .head label { white-space: nowrap }
+#controls .head label, #draws button { white-space: nowrap }
 #upload { min-height: 0 }
 #upload .wrap { font-size: 0; min-height: 0; padding: 0 }
 #upload .wrap > * { display: none }
-#upload .wrap::after { content: "Drop a photo here, or click to choose one"; font-size: 14px }
+#upload .wrap::after { content: "Drop a photo anywhere, or click to choose one"; font-size: 14px }
 .tiles { display: grid; gap: 12px; grid-template-columns: repeat(3, 1fr) }
-#small .tiles { grid-template-columns: repeat(6, 1fr) }
+#small .tiles { grid-template-columns: repeat(4, 1fr) }
+#small #fields { grid-template-columns: repeat(6, 1fr) }
 .tiles figure { margin: 0 }
 .tiles img { width: 100%; height: auto; border-radius: 4px; display: block; margin: 0 }
 .tiles figcaption { font-size: 13px; line-height: 1.3; padding-top: 4px; color: var(--body-text-color); opacity: 0.75 }
 h3 small { font-weight: normal }
 .narrow { display: none }
-@media (max-width: 900px) {
+@media (max-width: 1000px) {
   #explorer { grid-template: "large" "controls" "small" / 1fr }
   #large { position: sticky; top: 0; z-index: 50; gap: 8px; background: var(--body-background-fill); padding: 6px 0 }
   #large .tiles { grid-template-columns: 1fr 1fr; gap: 6px }
   #large img { max-height: 34vh; object-fit: contain; object-position: left }
-  #small .tiles { grid-template-columns: 1fr 1fr 1fr; gap: 6px }
+  #small .tiles, #small #fields { grid-template-columns: 1fr 1fr 1fr; gap: 6px }
   #draws button { font-size: 14px; padding: 6px }
   .tiles .wide { display: none }
   .tiles .narrow { display: block }
 }
+@media (max-width: 360px) { #draws button { white-space: normal } }
 """
 
+# Gradio's own rules have their say elsewhere: as they are, nothing can be sticky, and a screen that is a bit too narrow
+# for one width gets the next, which leaves the pictures tiny. A photo may be dropped anywhere, not in its place alone.
+_HEAD = """
+<style>
+.gradio-container { overflow: clip !important }
+.fillable { max-width: 1280px !important }
+</style>
+<script>
+addEventListener("dragover", event => event.preventDefault());
+addEventListener("drop", event => {
+  event.preventDefault();
+  const input = document.querySelector("#upload input[type=file]");
+  if (!input || event.target.closest?.("#upload") || !event.dataTransfer.files.length) return;
+  input.files = event.dataTransfer.files;
+  input.dispatchEvent(new Event("change", {bubbles: true}));
+});
+</script>
+"""
 
 # Which may be far below the button that draws them.
-_TO_THE_VIEWS = "() => document.querySelector('#views')?.scrollIntoView({block: 'center'})"
+_TO_THE_VIEWS = "() => document.querySelector('#views + .tiles')?.scrollIntoView({block: 'center'})"
 
 
 def page(photo: Photo, *, size: int = 224) -> gr.Blocks:
@@ -463,14 +482,14 @@ def page(photo: Photo, *, size: int = 224) -> gr.Blocks:
                     gamma = sliders("gamma", ("gamma from", "gamma to"), 0.1)
                 with gr.Row():
                     alpha = sliders("alpha", ("alpha from", "alpha to"), 0.01)
-                with gr.Row():
-                    others = sliders("p", ("p",), 0.05) + sliders("period", ("period",), 0.1)
+                others = sliders("p", ("p: how often it acts",), 0.05)
+                others += sliders("period", ("period: 1 wraps around the edges",), 0.1)
                 others += [
-                    radio("bound", "bound: how alpha limits a field"),
+                    radio("bound", "bound: peak reaches alpha, clip rarely does, none may pass it"),
                     radio("padding", "padding: what comes in from outside"),
                 ]
-                others += [gr.Checkbox(start.fold_free, label="fold free: weaker where it would fold")]
-                others += [gr.Number(start.seed, label="seed", precision=0)]
+                others += [gr.Checkbox(start.fold_free, label="fold free: weaken a draw that would fold")]
+                others += [gr.Number(start.seed, label="seed: which draw", precision=0)]
             with gr.Column(elem_id="small", min_width=0):
                 small = gr.HTML()
                 lines = gr.Code(language="python", label="Python", interactive=False, lines=8, show_line_numbers=False)
@@ -579,7 +598,7 @@ def application(photo: Photo, *, size: int = 224) -> FastAPI:
         max_file_size=_MOST_BYTES,
         theme=gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
         css=_STYLE,
-        head="<style>.gradio-container { overflow: clip !important }</style>",  # as it is, nothing in it can be sticky
+        head=_HEAD,
     )
 
 
