@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import latex2mathml.converter
+import sphinx.util.inspect
 import torch
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -40,6 +41,7 @@ smartquotes_action = "De"  # dashes and ellipses; "nearest" is to be pasted as i
 html_theme = "furo"
 html_title = "randfield"
 html_static_path = ["_static"]
+html_favicon = "_static/icon.svg"
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
@@ -50,6 +52,7 @@ default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False
+napoleon_numpy_docstring = False  # run first, it eats what the other needs
 napoleon_use_param = False  # "gamma, p, spectrum: as for ..." describes several at once
 maximum_signature_line_length = 80
 
@@ -129,6 +132,8 @@ def _loads_nothing_from_elsewhere(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
+    # What dispatches on a type is one function to its reader: the first signature says it all.
+    sphinx.util.inspect.is_singledispatch_function = lambda obj: False
     # MathML, which browsers draw themselves: no script, from here or from elsewhere.
     app.add_html_math_renderer("mathml", (_math("inline"), None), (_math("block"), None))
     app.connect("autodoc-process-docstring", _as_rst, priority=400)  # before napoleon's 500

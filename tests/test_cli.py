@@ -98,6 +98,7 @@ def test_help_of_a_command_names_its_options_and_defaults(capsys, command, optio
     assert all(option in out for option in options.split())
     assert "[default: 7 10]" in out
     assert "translate+shear" in out or "joined by +" in out
+    assert "Turn the settings" not in out  # the examples of the first page
 
 
 def test_version(capsys):

@@ -34,8 +34,9 @@ plt.show()
 # Opposite edges match, because by default a field lives on a torus as large as the image;
 # :doc:`plot_other_spectra` shows how to part them.
 #
-# The same along one line, the middle row of the first draw. The largest magnitude is
-# alpha, here 1, at every gamma: smoothness and strength are independent of each other.
+# The same along one line, the middle row of the first draw. Smoothness and strength are
+# independent of each other: somewhere in the field, if not on this line, the magnitude
+# reaches alpha, here 1, at every gamma.
 
 figure, ax = plt.subplots(figsize=(10, 3), layout="constrained")
 x = np.linspace(-1, 1, size)

@@ -43,7 +43,8 @@ for kind, row in zip(
     for ax in row:
         ax.set(xticks=[], yticks=[])
     if len(fields) == 1:
-        row[1].axis("off")
+        row[1].imshow(squares)
+        row[1].set_title("the photograph", fontsize="small")
 plt.show()
 
 # %%

@@ -1,6 +1,6 @@
 """
-What if fields should not wrap around, or have one scale?
-=========================================================
+What if fields should not wrap around, or should have one scale?
+================================================================
 
 By default a field lives on a torus as large as the image, as an FFT of the image's size
 makes it, so opposite edges move alike. ``period`` makes the torus larger than the image.

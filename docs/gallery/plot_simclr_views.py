@@ -4,7 +4,8 @@ What does a network see of a photograph?
 
 ``SimCLRViews`` is the paper's whole pipeline: crop and resize, then the local transform,
 then flip, colour jitter, grey and blur. Here are eight views of one photograph without a
-local transform, and eight with ``LocalTranslate(p=0.8)``, the paper's best.
+local transform, and eight with ``LocalTranslate(p=0.8)``, the paper's best. Both start from
+one seed, so that views in the same place have the same crop and the same colours.
 """
 
 import matplotlib.pyplot as plt
@@ -21,13 +22,14 @@ local = SimCLRViews(
     **settings, local=LocalTranslate(p=0.8), generator=torch.Generator().manual_seed(6)
 )
 
-for title, views in {"SimCLR": plain, "SimCLR with local translation": local}.items():
-    figure, axes = plt.subplots(2, 4, figsize=(10, 5.3), layout="constrained")
-    figure.suptitle(title)
-    for ax, view in zip(axes.flat, views(photo), strict=True):
+figure = plt.figure(figsize=(10, 10.6), layout="constrained")
+titles = ["SimCLR", "SimCLR with local translation"]
+for part, title, views in zip(figure.subfigures(2), titles, [plain, local], strict=True):
+    part.suptitle(title)
+    for ax, view in zip(part.subplots(2, 4).flat, views(photo), strict=True):
         ax.imshow(view.permute(1, 2, 0).numpy())
         ax.set(xticks=[], yticks=[])
-    plt.show()
+plt.show()
 
 # %%
 # For training leave ``normalize`` at True, which subtracts the mean of ImageNet's

@@ -95,7 +95,8 @@ def translate(gx: Float[Tensor, "*batch h w"], gy: Float[Tensor, "*batch h w"]) 
 def compose(*thetas: Float[Tensor, "*#batch h w 2 3"]) -> Float[Tensor, "*batch h w 2 3"]:
     """The product of the 3×3 matrices at each pixel, left to right: the last one acts on the target point first.
 
-    >>> turn, move = rotate(torch.full((37, 53), 0.5)), translate(torch.ones(37, 53), torch.zeros(37, 53))
+    >>> turn = rotate(torch.full((37, 53), 0.5))
+    >>> move = translate(torch.ones(37, 53), torch.zeros(37, 53))
     >>> compose(turn, move)[0, 0, :, 2].round().abs()
     tensor([0., 1.])
     """

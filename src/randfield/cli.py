@@ -175,7 +175,14 @@ def _write(path: Path, content: bytes) -> None:
 # ------------------------------------------------------------------------------------------------------------- show
 
 
-@app.command(usage="Usage: randfield show PHOTO [OPTIONS]")
+def _example(line: str) -> str:
+    return f"Example:\n\n```\n{line}\n```\n"
+
+
+@app.command(
+    usage="Usage: randfield show PHOTO [OPTIONS]",
+    help_epilogue=_example("randfield show photo.jpg --transform rotate translate+shear --alpha 0 0.333"),
+)
 def show(
     photo: Path,
     /,
@@ -409,7 +416,10 @@ def explore(
 # ---------------------------------------------------------------------------------------------------------- augment
 
 
-@app.command(usage="Usage: randfield augment SRC DST [OPTIONS]")
+@app.command(
+    usage="Usage: randfield augment SRC DST [OPTIONS]",
+    help_epilogue=_example("randfield augment photos/ augmented/ --transform translate color --p 0.8 --n 4"),
+)
 def augment(
     src: Path,
     dst: Path,
@@ -632,3 +642,9 @@ def _apply(transform: LocalTransform, image: Image.Image) -> Image.Image:
     recoloured = transform(image.convert("RGB"))
     recoloured.putalpha(image.getchannel("A"))
     return recoloured
+
+
+# The examples of the first page are not repeated under every command.
+for _name in app:
+    if app[_name].help_epilogue is None:
+        app[_name].help_epilogue = ""

@@ -8,7 +8,8 @@ Fourier basis along each axis
 
 where s in [-1/2, 1/2] runs along the image, a field is (here with two axes)
 
-    phi(y, x) = Σ_ab  modes[a, b] · u_a(y) u_b(x),        modes[a, b] ~ N(0, P(k_ab)),   modes[0, 0] = 0.
+    phi(y, x) = Σ_ab  modes[a, b] · u_a(y) u_b(x),
+    modes[a, b] ~ N(0, P(k_ab)),   modes[0, 0] = 0.
 
 The coefficients are independent real numbers. There is no half spectrum and no Hermitian symmetry to get wrong (the
 classic mistake halves the power of the k_x = 0 waves). Since u_n² + u_{K+n}² = 2 everywhere, the variance is
@@ -377,7 +378,7 @@ def sample_field(
         alpha: bound of the field, a number or a tensor of shape `batch`.
         batch: shape of the batch; every field in it is drawn independently.
         spectrum: another power spectrum, any callable k -> P(k), in place of the power law.
-        period: size of the torus in images. At 1, opposite edges meet; at 2 or more, they are independent.
+        period: size of the torus in images. At 1, opposite edges meet; at 2 they are next to independent.
         bound: "peak" divides each field by its largest magnitude, times alpha; "clip" is alpha·clamp(phi/3, -1, 1);
             None is alpha·phi, a Gaussian of standard deviation alpha, not bounded.
         tolerance: leave out the shortest waves, as many as together have at most this share of the field's standard
@@ -389,7 +390,7 @@ def sample_field(
     tensor(0.3000)
     >>> sample_field((37, 53), batch=(4, 2), gamma=torch.full((4, 2), 7.5)).shape
     torch.Size([4, 2, 37, 53])
-    >>> sample_field(100, spectrum=squared_exponential(length=0.2), period=2.0, bound=None).shape
+    >>> sample_field(100, spectrum=squared_exponential(length=0.2), period=2.0).shape
     torch.Size([100])
     """
     size = (size,) if isinstance(size, int) else tuple(size)

@@ -76,7 +76,7 @@ def warp(
         fill: a number or one for each channel, used with padding="zeros".
         near: a promise that no point of the grid is farther outside than the image is wide; makes reflection cheaper.
 
-    >>> warp(torch.rand(2, 3, 37, 53), identity_grid((37, 53)), padding="zeros", fill=0.5).shape
+    >>> warp(torch.rand(2, 3, 37, 53), identity_grid((37, 53)), padding="zeros").shape
     torch.Size([2, 3, 37, 53])
     """
     raise TypeError(
@@ -287,7 +287,8 @@ def shift_hsv(
         saturation: a field.
         value: a field.
 
-    >>> shift_hsv(torch.zeros(3, 37, 53, dtype=torch.uint8), value=torch.full((37, 53), 0.2)).unique()
+    >>> black, g = torch.zeros(3, 37, 53, dtype=torch.uint8), torch.full((37, 53), 0.2)
+    >>> shift_hsv(black, value=g).unique()
     tensor([51], dtype=torch.uint8)
     """
     raise TypeError(

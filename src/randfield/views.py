@@ -250,8 +250,9 @@ class SimCLRViews(Drawn):
 
         >>> views, batch = SimCLRViews(8), torch.rand(6, 3, 9, 9)
         >>> params = views.make_params([batch])
-        >>> whole, part = views.transform(batch, params), views.transform(batch[2:4], views.take(params, slice(2, 4)))
-        >>> torch.allclose(whole[0][2:4], part[0])
+        >>> share = slice(2, 4)
+        >>> part = views.transform(batch[share], views.take(params, share))
+        >>> torch.allclose(views.transform(batch, params)[0][share], part[0])
         True
         """
         return {"views": [_taken(view, samples) for view in params["views"]]}
