@@ -52,7 +52,6 @@ default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False
-napoleon_numpy_docstring = False  # run first, it eats what the other needs
 napoleon_use_param = False  # "gamma, p, spectrum: as for ..." describes several at once
 maximum_signature_line_length = 80
 
@@ -91,7 +90,7 @@ def _as_rst(
 ) -> None:
     """Docstrings are prose with `code`, doctests and indented formulas; make that RST."""
     if what in ("attribute", "property"):
-        lines.insert(0, "")  # or napoleon takes what precedes a colon for a type
+        lines[:0] = ["..", ""]  # or napoleon takes what precedes a colon for a type
     before, doctest = "", False
     for number, line in enumerate(list(lines)):
         doctest = line.lstrip().startswith(">>>") or (doctest and bool(line.strip()))
