@@ -44,7 +44,7 @@ from randfield.learn.data import Data
 from randfield.learn.feed import Feed
 from randfield.learn.probe import Protocol, probe
 from randfield.learn.simclr import Pretraining
-from randfield.learn.train import Progress, build, load_encoder, pretrain
+from randfield.learn.train import Progress, RunError, build, load_encoder, pretrain
 from randfield.paper.tables import TABLES, Row, Table, TableName
 
 __all__ = [
@@ -53,12 +53,14 @@ __all__ = [
     "Planned",
     "Setup",
     "StudyError",
+    "as_stable",
     "bury",
     "estimate",
     "judged",
     "open_storage",
     "open_study",
     "planned",
+    "replace",
     "reproduce",
     "sign",
     "trials_of",
@@ -71,7 +73,7 @@ HEARTBEAT = 60
 """Seconds between the signs of life of a worker; after five without one it counts as dead."""
 
 
-class StudyError(Exception):
+class StudyError(RunError):
     """A study that cannot be opened or gone on with; the message says what to do."""
 
 
@@ -157,7 +159,7 @@ def open_storage(url: str | None, out: Path, *, heartbeat: int = HEARTBEAT) -> R
     waits = {"timeout": 60} if address.drivername.startswith("sqlite") else {"connect_timeout": 10}
     for attempt in range(10):
         try:
-            with _as_stable():
+            with as_stable():
                 return RDBStorage(
                     address.render_as_string(hide_password=False),
                     engine_kwargs={"connect_args": waits, "pool_pre_ping": True},
@@ -193,7 +195,7 @@ def _without_password(url: str) -> str:
 
 
 @contextmanager
-def _as_stable() -> Iterator[None]:
+def as_stable() -> Iterator[None]:
     """Optuna calls its heartbeat experimental, and reports every trial in its log."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
@@ -205,7 +207,7 @@ def open_study(
     storage: RDBStorage, name: str, settings: dict[str, Any], *, advice: str, **options: Any
 ) -> optuna.Study:
     """The study of a name, made if need be; an error if it was made with other settings."""
-    with _as_stable():
+    with as_stable():
         study = optuna.create_study(storage=storage, study_name=name, load_if_exists=True, **options)
         settings = json.loads(json.dumps(settings))
         there = study.user_attrs.get("settings")
@@ -239,7 +241,7 @@ def _key(trial: FrozenTrial | optuna.Trial) -> Key | None:
 
 def bury(study: optuna.Study, heartbeat: int) -> None:
     """Fail the trials of workers that are dead."""
-    with _as_stable():
+    with as_stable():
         optuna.storages.fail_stale_trials(study)
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         worker = trial.user_attrs.get("worker")
@@ -248,7 +250,7 @@ def bury(study: optuna.Study, heartbeat: int) -> None:
         else:  # killed before it could say who it was
             dead = datetime.now() - (trial.datetime_start or datetime.now()) > timedelta(seconds=5 * heartbeat)
         if dead:
-            with _as_stable():
+            with as_stable():
                 study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
 
@@ -359,7 +361,7 @@ class _Worker:
                 self.hooks.waits(sum(trial.state == TrialState.RUNNING for trial in trials.values()))
                 time.sleep(min(heartbeat, 5))
                 continue
-            with _as_stable(), suppress(optuna.exceptions.UpdateFinishedTrialError):  # others took us for dead
+            with as_stable(), suppress(optuna.exceptions.UpdateFinishedTrialError):  # others took us for dead
                 self.study.optimize(self._objective, n_trials=1, catch=(_TrialError,))
 
     def _objective(self, trial: optuna.Trial) -> float:
@@ -429,7 +431,7 @@ class _Worker:
             return pretrain(config, folder, devices=1, workers=self.workers, progress=progress)
         # For every further device Lightning starts the command that it runs in once more: it gets one of its own.
         wanted = folder / "wanted.json"
-        _replace(wanted, json.dumps(config.plain()))
+        replace(wanted, json.dumps(config.plain()))
         command = [sys.executable, "-m", "randfield", "pretrain", "--config", str(wanted), "--out", str(folder)]
         command += ["--json", "--devices", str(self.devices)]
         command += [] if self.workers is None else ["--workers", str(self.workers)]
@@ -513,7 +515,7 @@ def _write_results(setup: Setup, study: optuna.Study, out: Path) -> None:
     if file.exists():
         there = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         lines = [line for line in there if line["table"] != setup.table.name] + lines
-    _replace(file, "".join(json.dumps(line) + "\n" for line in lines))
+    replace(file, "".join(json.dumps(line) + "\n" for line in lines))
 
 
 def _note_what_is_wanted(setup: Setup, out: Path, wanted: list[Key]) -> None:
@@ -521,10 +523,10 @@ def _note_what_is_wanted(setup: Setup, out: Path, wanted: list[Key]) -> None:
     file = out / f"{setup.table.name}.json"
     before = json.loads(file.read_text(encoding="utf-8"))["wanted"] if file.exists() else []
     both = sorted({*map(tuple, before), *wanted}, key=lambda key: (key[1], key[0]))
-    _replace(file, json.dumps({"settings": setup.plain(), "wanted": both}, indent=1) + "\n")
+    replace(file, json.dumps({"settings": setup.plain(), "wanted": both}, indent=1) + "\n")
 
 
-def _replace(file: Path, content: str) -> None:
+def replace(file: Path, content: str) -> None:
     """Write a whole file or none."""
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_name(f".{file.name}.{os.getpid()}.tmp")

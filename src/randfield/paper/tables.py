@@ -30,7 +30,7 @@ class Accuracy:
     top5: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """One setting. `cell` is its place in a table of two dimensions, by the labels of the row and the column."""
 
