@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from randfield.learn.commands import Count, Flag, Json, MethodName, Preset, Protocol
 from randfield.learn.commands import _advance as advance
@@ -285,8 +285,8 @@ def _dry_run(
     for trial in plan:
         print(f"{trial.row}, seed {trial.seed}: {trial.state}")
     print(
-        f"{len(plan)} trials, {len(left)} to do; about {_duration(each)} each and {_duration(each * len(left))} in all, "
-        "by a few steps measured on this machine."
+        f"{len(plan)} trials, {len(left)} to do; about {_duration(each)} each and {_duration(each * len(left))} in "
+        "all, by a few steps measured on this machine."
     )
     return 0
 
@@ -310,21 +310,23 @@ def _with_warm_up(preset: Preset, given: dict[str, Any]) -> dict[str, Any]:
 def _hooks(bar: Progress, name: str) -> Hooks:
     from randfield.paper.study import Hooks
 
-    whole, mine = bar.add_task(name), bar.add_task("", visible=False)
+    tasks: list[TaskID] = []  # the study's and its trial's, once there is something to show
 
     def counted(done: int, of: int) -> None:
-        bar.update(whole, total=of, completed=done, description=f"{name}: {done} of {of} trials")
-        bar.update(mine, visible=False)
+        if not tasks:
+            tasks.extend(bar.add_task(words) for words in (name, ""))
+        bar.update(tasks[0], total=of, completed=done, description=f"{name}: {done} of {of} trials")
+        bar.update(tasks[1], visible=False)
 
     def at(trial: str, made: Made | None) -> None:
-        bar.update(mine, visible=True)
+        bar.update(tasks[1], visible=True)
         if made is None:
-            bar.update(mine, description=f"{trial} · judging")
+            bar.update(tasks[1], description=f"{trial} · judging")
         else:
-            advance(bar, mine, made, prefix=f"{trial} · ")
+            advance(bar, tasks[1], made, prefix=f"{trial} · ")
 
     def waits(running: int) -> None:
-        bar.update(mine, visible=True, description=f"waiting for {running} trials of other workers")
+        bar.update(tasks[1], visible=True, description=f"waiting for {running} trials of other workers")
 
     return Hooks(counted, at, waits)
 

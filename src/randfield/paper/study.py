@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,6 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from randfield.learn import data
 from randfield.learn.config import Config, PresetName
-from randfield.learn.data import Data
 from randfield.learn.feed import Feed
 from randfield.learn.probe import Protocol, probe
 from randfield.learn.simclr import Pretraining
@@ -57,8 +57,8 @@ __all__ = [
     "bury",
     "estimate",
     "judged",
-    "open_storage",
     "open_study",
+    "opened",
     "planned",
     "replace",
     "reproduce",
@@ -141,8 +141,23 @@ class Planned:
 # ------------------------------------------------------------------------------------------------------------- storage
 
 
-def open_storage(url: str | None, out: Path, *, heartbeat: int = HEARTBEAT) -> RDBStorage:
+@contextmanager
+def opened(url: str | None, out: Path, *, heartbeat: int = HEARTBEAT) -> Iterator[RDBStorage]:
     """The database at a URL, or else a file in the folder `out`."""
+    storage = _connected(url, out, heartbeat)
+    try:
+        yield storage
+    except SQLAlchemyError as error:
+        raise StudyError(
+            f"the storage does not answer any more: {_first_line(error)}; what was finished is kept, and the same "
+            "command goes on"
+        ) from error
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+def _connected(url: str | None, out: Path, heartbeat: int) -> RDBStorage:
     if url is None:
         out.mkdir(parents=True, exist_ok=True)
         url = f"sqlite:///{out / 'study.db'}"
@@ -168,8 +183,9 @@ def open_storage(url: str | None, out: Path, *, heartbeat: int = HEARTBEAT) -> R
                 )
         except ImportError as error:
             raise StudyError(
-                f"no driver for the storage {told}: {error}; for PostgreSQL and SQLite, pip install 'randfield[study]'"
-            ) from None
+                f"there is no driver for the storage {told}; pip install 'randfield[study]' brings those of PostgreSQL "
+                "and SQLite"
+            ) from error
         except SQLAlchemyError as error:
             reason = _first_line(error)
             # Who opens an empty database makes its tables; of several at once all but one find them there half made.
@@ -311,19 +327,13 @@ def reproduce(
     the runs, `results.jsonl` and, for the report, what was wanted.
     """
     wanted = _wanted(setup.table, rows, seeds)
-    database = open_storage(storage, out, heartbeat=heartbeat)
-    study = _study_of(setup, database)
-    _note_what_is_wanted(setup, out, wanted)
-    worker = _Worker(setup, study, database, out, devices, workers, hooks or Hooks())
-    try:
+    with opened(storage, out, heartbeat=heartbeat) as database:
+        study = _study_of(setup, database)
+        _note_what_is_wanted(setup, out, wanted)
+        worker = _Worker(setup, study, database, out, devices, workers, hooks or Hooks())
         worker.work(wanted, heartbeat)
-    except SQLAlchemyError as error:
-        raise StudyError(
-            f"the storage does not answer any more: {_first_line(error)}; what was finished is kept, and the same "
-            "command goes on"
-        ) from error
-    errors = {f"{row}, seed {seed}": told for (row, seed), told in worker.errors.items()}
-    return {"results": judged(setup, study), "errors": errors}
+        errors = {f"{row}, seed {seed}": told for (row, seed), told in worker.errors.items()}
+        return {"results": judged(setup, study), "errors": errors}
 
 
 class _Worker:
@@ -342,6 +352,7 @@ class _Worker:
         self.setup, self.study, self.storage, self.out, self.hooks = setup, study, storage, out, hooks
         self.devices, self.workers = devices or max(1, torch.cuda.device_count()), workers
         self.errors: dict[Key, str] = {}
+        self.load = cache(data.load)  # decoded once for all trials
 
     def work(self, wanted: list[Key], heartbeat: int) -> None:
         while True:
@@ -410,7 +421,7 @@ class _Worker:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         metrics: dict[str, Any] = {
             task: probe(
-                encoder, _loaded(where, config.root), protocol=self.setup.protocol, size=config.size,
+                encoder, self.load(where, config.root), protocol=self.setup.protocol, size=config.size,
                 seed=config.seed, bf16=config.precision == "bf16", device=device, workers=self.workers or 0,
             )
             for task, where in self.setup.tasks().items()
@@ -469,16 +480,6 @@ def _same(there: dict[str, Any], config: Config) -> bool:
     here = config.plain()
     where = ("root",) if config.local != "none" else ("root", "gamma", "alpha", "p")  # which then mean nothing
     return all(there[key] == json.loads(json.dumps(here[key])) for key in here if key not in where)
-
-
-_DATA: dict[tuple[str, str], Data] = {}
-
-
-def _loaded(name: str, root: str) -> Data:
-    """The data to judge by, decoded once for all trials."""
-    if (name, root) not in _DATA:
-        _DATA[name, root] = data.load(name, root)
-    return _DATA[name, root]
 
 
 def _commit() -> str | None:
@@ -549,9 +550,9 @@ def planned(
     wanted = _wanted(setup.table, rows, seeds)
     if storage is None and not (out / "study.db").exists():
         return [Planned(row, seed, "to do") for row, seed in wanted]
-    study = _study_of(setup, open_storage(storage, out))
+    with opened(storage, out) as database:
+        trials = trials_of(_study_of(setup, database))
     names = {TrialState.COMPLETE: "done", TrialState.RUNNING: "running"}
-    trials = trials_of(study)
     return [
         Planned(row, seed, names.get(trials[row, seed].state, "to do") if (row, seed) in trials else "to do")
         for row, seed in wanted
@@ -567,7 +568,8 @@ def estimate(setup: Setup, *, devices: int | None = None, steps: int = 4) -> flo
     """
     row = setup.table.rows[-1]
     config = setup.run(row, 0)
-    found = _loaded(config.data, config.root)
+    load = cache(data.load)
+    found = load(config.data, config.root)
     batch = min(64, config.batch_size, len(found.train))
     some = found.train.take(range(batch))
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -595,7 +597,7 @@ def estimate(setup: Setup, *, devices: int | None = None, steps: int = 4) -> flo
     devices = devices or max(1, torch.cuda.device_count())
     total = learning * len(found.train) * config.epochs / devices
     for where in setup.tasks().values():
-        task = _loaded(where, config.root)
+        task = load(where, config.root)
         passes = 2 * 90 if setup.protocol == "sgd" else 1  # with the learning rate to be chosen, two trainings of 90
         total += looking * (passes * len(task.train) + (len(task.test) if task.test else 0))
     return total

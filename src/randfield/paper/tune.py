@@ -20,11 +20,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from randfield.learn import data
 from randfield.learn.config import Config
-from randfield.learn.data import DataError
+from randfield.learn.data import Data, DataError
 from randfield.learn.probe import probe
 from randfield.learn.train import Progress, load_encoder, pretrain
 from randfield.names import parse_local
-from randfield.paper.study import HEARTBEAT, Hooks, StudyError, as_stable, bury, open_storage, open_study, replace, sign
+from randfield.paper.study import HEARTBEAT, Hooks, StudyError, as_stable, bury, open_study, opened, replace, sign
 
 __all__ = ["LOCALS", "Score", "tune"]
 
@@ -60,40 +60,56 @@ def tune(
     found = data.load(config.data, config.root)
     if found.train.labels is None or found.test is None or found.test.labels is None:
         raise DataError(f"{config.data} has no labels to score by; tune needs them, though pretraining does not")
-    hooks = hooks or Hooks()
-    database = open_storage(storage, out, heartbeat=heartbeat)
     shared = {k: v for k, v in config.plain().items() if k not in ("local", "gamma", "alpha", "p", "root")}
-    study = open_study(
-        database,
-        f"tune-{Path(config.data).name}",
-        {"score": score, "local": list(local)} | shared,
-        advice="Give the same options again, or choose another --out or --storage",
-        direction="maximize",
-        sampler=optuna.samplers.TPESampler(seed=config.seed, multivariate=True, constant_liar=True),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=config.epochs // 4),
-    )
-
-    def run(name: str, its: Config, stop: Callable[[Progress], bool] | None = None) -> float | None:
-        """The score of a config, None if it was stopped."""
-        folder = out / "runs" / name
-        hooks.at(name, Progress(0, its.epochs, 0, 1, float("nan"), 0.0, None))
-        result = pretrain(
-            its, folder, devices=1, workers=workers, progress=lambda made: hooks.at(name, made), stop=stop
+    with as_stable(), opened(storage, out, heartbeat=heartbeat) as database:
+        study = open_study(
+            database,
+            f"tune-{Path(config.data).name}",
+            {"score": score, "local": list(local)} | shared,
+            advice="Give the same options again, or choose another --out or --storage",
+            direction="maximize",
+            sampler=optuna.samplers.TPESampler(seed=config.seed, multivariate=True, constant_liar=True),
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=config.epochs // 4),
         )
-        if result["epochs"] < its.epochs:
-            return None
-        if score == "knn":
-            return float(result["knn_top1"])
-        hooks.at(name, None)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        bf16 = its.precision == "bf16"
-        judged = probe(load_encoder(folder)[0], found, size=its.size, seed=its.seed, bf16=bf16, device=device,
-                       workers=workers or 0)  # fmt: skip
-        return float(judged["held_out_top1"])  # not of the images to judge by, which choose nothing
+        search = _Search(config, out, list(local), score, found, workers, hooks or Hooks())
+        search.until(trials, study, heartbeat)
+        return _told(study, config, out)
 
-    def objective(trial: optuna.Trial) -> float:
+
+class _Search:
+    """One process that tries settings."""
+
+    def __init__(
+        self, config: Config, out: Path, local: list[str], score: Score, found: Data, workers: int | None, hooks: Hooks
+    ) -> None:
+        self.config, self.out, self.local, self.score = config, out, local, score
+        self.found, self.workers, self.hooks = found, workers, hooks
+
+    def until(self, trials: int, study: optuna.Study, heartbeat: int) -> None:
+        if "baseline" not in study.user_attrs:
+            self.hooks.counted(0, trials)
+            without = Config.read(_watched(self.config) | {"local": "none"})
+            study.set_user_attr("baseline", self.scored("baseline", without))
+        if "translate" in self.local:
+            study.enqueue_trial(_asked(_BEST, self.local), user_attrs={"paper": True}, skip_if_exists=True)
+        while True:
+            bury(study, heartbeat)
+            _go_on_with_what_was_begun(study)
+            finished = [trial for trial in study.get_trials(deepcopy=False) if _finished(trial)]
+            running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+            self.hooks.counted(min(len(finished), trials), trials)
+            _write_trials(study, self.out)
+            if len(finished) >= trials:
+                return
+            if len(finished) + len(running) < trials:
+                study.optimize(self._objective, n_trials=1, catch=(_TrialError,))
+            else:
+                self.hooks.waits(len(running))
+                time.sleep(min(heartbeat, 5))
+
+    def _objective(self, trial: optuna.Trial) -> float:
         sign(trial)
-        its = _config(config, _suggested(trial, local))
+        config = _config(self.config, _suggested(trial, self.local))
 
         def behind(made: Progress) -> bool:
             assert made.knn_top1 is not None
@@ -101,7 +117,7 @@ def tune(
             return trial.should_prune()
 
         try:
-            reached = run(f"trial-{trial.user_attrs.get('goes_on', trial.number)}", its, behind)
+            reached = self.scored(f"trial-{trial.user_attrs.get('goes_on', trial.number)}", config, behind)
         except Exception as error:
             trial.set_user_attr("error", str(error) or type(error).__name__)
             raise _TrialError from error
@@ -109,26 +125,23 @@ def tune(
             raise optuna.TrialPruned
         return reached
 
-    if "baseline" not in study.user_attrs:
-        study.set_user_attr("baseline", run("baseline", Config.read(_watched(config) | {"local": "none"})))
-    with as_stable():
-        if "translate" in local:
-            study.enqueue_trial(_asked(_BEST, local), user_attrs={"paper": True}, skip_if_exists=True)
-        while True:
-            bury(study, heartbeat)
-            _go_on_with_what_was_begun(study)
-            finished = [t for t in study.get_trials(deepcopy=False) if _finished(t)]
-            running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-            hooks.counted(min(len(finished), trials), trials)
-            _write_trials(study, out)
-            if len(finished) + len(running) >= trials:
-                if len(finished) >= trials:
-                    break
-                hooks.waits(len(running))
-                time.sleep(min(heartbeat, 5))
-                continue
-            study.optimize(objective, n_trials=1, catch=(_TrialError,))
-    return _told(study, config, out)
+    def scored(self, name: str, config: Config, stop: Callable[[Progress], bool] | None = None) -> float | None:
+        """The score of a config, None if it was stopped."""
+        folder = self.out / "runs" / name
+        self.hooks.at(name, Progress(0, config.epochs, 0, 1, float("nan"), 0.0, None))
+        result = pretrain(
+            config, folder, devices=1, workers=self.workers, progress=lambda made: self.hooks.at(name, made), stop=stop
+        )
+        if result["epochs"] < config.epochs:
+            return None
+        if self.score == "knn":
+            return float(result["knn_top1"])
+        self.hooks.at(name, None)
+        judged = probe(
+            load_encoder(folder)[0], self.found, size=config.size, seed=config.seed, bf16=config.precision == "bf16",
+            device="cuda" if torch.cuda.is_available() else "cpu", workers=self.workers or 0,
+        )  # fmt: skip
+        return float(judged["held_out_top1"])  # not of the images to judge by, which choose nothing
 
 
 class _TrialError(Exception):
