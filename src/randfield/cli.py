@@ -67,6 +67,9 @@ randfield explore photo.jpg
 
 # Make four warped copies of every image in a folder:
 randfield augment photos/ augmented/ --n 4
+
+# Learn from pictures with and without random fields, and compare:
+randfield demo
 ```
 
 `randfield show --help` and the like explain their options.
