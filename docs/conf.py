@@ -131,7 +131,7 @@ def _loads_nothing_from_elsewhere(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    # What dispatches on a type is one function to its reader: the first signature says it all.
+    # What dispatches on a type is one function to its reader: one signature says all.
     sphinx.util.inspect.is_singledispatch_function = lambda obj: False
     # MathML, which browsers draw themselves: no script, from here or from elsewhere.
     app.add_html_math_renderer("mathml", (_math("inline"), None), (_math("block"), None))
