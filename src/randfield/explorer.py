@@ -428,11 +428,13 @@ _HEAD = """
 .fillable { max-width: 1280px !important }
 </style>
 <script>
-addEventListener("dragover", event => event.preventDefault());
+const photos = event => event.dataTransfer.types.includes("Files");
+addEventListener("dragover", event => photos(event) && event.preventDefault());
 addEventListener("drop", event => {
-  event.preventDefault();
   const input = document.querySelector("#upload input[type=file]");
-  if (!input || event.target.closest?.("#upload") || !event.dataTransfer.files.length) return;
+  if (!input || !photos(event)) return;
+  event.preventDefault();
+  if (event.target.closest?.("#upload")) return;
   input.files = event.dataTransfer.files;
   input.dispatchEvent(new Event("change", {bubbles: true}));
 });
