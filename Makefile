@@ -36,7 +36,7 @@ docs: $(VENV)/documented $(VENV)/beside/installed ## run every example and galle
 	@echo "Open docs/_build/index.html in a browser."
 
 format: $(VENV)/tested ## format and fix what ruff can fix
-	$(BIN)/ruff check --fix .
+	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and what the commands wrote
