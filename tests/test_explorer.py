@@ -675,3 +675,15 @@ def test_on_a_phone(chromium, url):
         assert box["y"] >= 0  # the picture stays in sight of the slider that changes it
         assert box["y"] + box["height"] < slider.bounding_box()["y"]
         after(page, lambda: slider.press("ArrowRight"))
+
+
+@browser
+@pytest.mark.parametrize("width", [320, 640, 1000, 1001, 1920])
+def test_on_screens_of_any_width(chromium, url, width):
+    with opened(chromium, url, {"width": width, "height": 900}) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        box = page.locator("#large figure:nth-child(2) img").bounding_box()
+        assert box["width"] >= min(150, 0.35 * width)
+        assert all(
+            button.evaluate("it => it.scrollWidth <= it.clientWidth") for button in page.locator("#draws button").all()
+        )
