@@ -14,6 +14,11 @@ from randfield.paper.study import Setup
 from randfield.paper.tables import TABLES
 
 
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    monkeypatch.setattr("randfield.paper.report._folds", lambda row: folds(row, draws=10))
+
+
 def line(table, row, seed, top1, *, ood=True):
     metrics = {"in": {"top1": top1, "top5": min(1.0, top1 + 0.2), "n": 400}}
     metrics |= {"ood": {"top1": top1 / 2, "top5": top1, "n": 200}} if ood else {}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from randfield.learn.train import Progress as Made
     from randfield.paper.study import Hooks
 
-__all__ = ["mount"]
+__all__ = ["duration", "mount"]
 
 What = Literal["fig1", "fig2", "table1", "table2", "table3", "table4"]
 
@@ -285,13 +285,13 @@ def _dry_run(
     for trial in plan:
         print(f"{trial.row}, seed {trial.seed}: {trial.state}")
     print(
-        f"{len(plan)} trials, {len(left)} to do; about {_duration(each)} each and {_duration(each * len(left))} in "
+        f"{len(plan)} trials, {len(left)} to do; about {duration(each)} each and {duration(each * len(left))} in "
         "all, by a few steps measured on this machine."
     )
     return 0
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"

@@ -99,11 +99,13 @@ def folds(row: Row, *, draws: int = 1000, size: int = 112) -> float:
     transform = row.transform()
     if not isinstance(transform, LocalWarp | LocalAffine):
         return 0.0  # colours move nothing
-    transform.per_sample = True
     transform.generator = torch.Generator().manual_seed(seed_of(0, "folds", row.name))
-    params = transform.make_params([torch.zeros(1, 1, 1, 1, dtype=torch.uint8).expand(draws, 3, size, size)])
-    share, _ = functional.folding(transform.grid(params, (size, size)))
-    return float((share > 0).float().mean())
+    image = torch.empty((3, size, size), dtype=torch.uint8)
+    folded = 0
+    for _ in range(draws):
+        params = transform.make_params([image])
+        folded += bool(params) and bool(functional.folding(transform.grid(params, (size, size)))[0] > 0)
+    return folded / draws
 
 
 _folds = cache(folds)

@@ -37,7 +37,7 @@ import torch
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from randfield.learn import data
 from randfield.learn.config import Config, PresetName
@@ -181,7 +181,7 @@ def _connected(url: str | None, out: Path, heartbeat: int) -> RDBStorage:
                     heartbeat_interval=heartbeat,
                     grace_period=5 * heartbeat,
                 )
-        except ImportError as error:
+        except (ImportError, NoSuchModuleError) as error:
             raise StudyError(
                 f"there is no driver for the storage {told}; pip install 'randfield[study]' brings those of PostgreSQL "
                 "and SQLite"
