@@ -378,7 +378,7 @@ def sample_field(
         alpha: bound of the field, a number or a tensor of shape `batch`.
         batch: shape of the batch; every field in it is drawn independently.
         spectrum: another power spectrum, any callable k -> P(k), in place of the power law.
-        period: size of the torus in images. At 1, opposite edges meet; at 2 they are next to independent.
+        period: size of the torus in images. At 1, opposite edges meet; at 2 or more, they are independent.
         bound: "peak" divides each field by its largest magnitude, times alpha; "clip" is alpha·clamp(phi/3, -1, 1);
             None is alpha·phi, a Gaussian of standard deviation alpha, not bounded.
         tolerance: leave out the shortest waves, as many as together have at most this share of the field's standard
