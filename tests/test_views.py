@@ -194,6 +194,29 @@ def test_images_in_threads(mode):
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("size", [33, 81], ids=["together", "one by one"])
+@pytest.mark.parametrize("look", [False, True])
+@pytest.mark.parametrize("state", ["float64", "bfloat16", "meta"])
+def test_default_dtype_and_device_change_nothing(size, look, state):
+    """The size is of its own for each, for the caches."""
+    size += 2 * look + {"float64": 100, "bfloat16": 200, "meta": 300}[state] * (size > 64)
+    views, images = SimCLRViews(size, LocalTranslate(), generator=torch.Generator()), torch.rand(3, 3, 41, 43)
+    photo = tvf.to_pil_image(images[0])
+    made = []
+    for usual in (False, True):
+        views.generator.manual_seed(1)
+        device = "cpu" if usual or state != "meta" else state
+        torch.set_default_dtype(torch.float32 if usual or state == "meta" else getattr(torch, state))
+        try:
+            with torch.device(device):
+                drawn = views.make_params([images])
+                dense = [views._apply_to_all(images, view, look=False) for view in drawn["views"]] if not look else []
+                made.append([*dense, *views.transform(images, drawn), *views(images[0]), *views(photo)])
+        finally:
+            torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(made[0], made[1], atol=1e-5, rtol=0)
+
+
 def test_dense_arithmetic_compiles_whole():
     views, images = SimCLRViews(32, LocalTranslate()), torch.rand(5, 3, 40, 51)
     drawn = views.make_params([images])
@@ -354,8 +377,14 @@ def test_config_round_trip():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": 0}, "size and n_views must be at least 1, got size=0"),
-        ({"n_views": 0}, "n_views=0"),
+        ({"size": 0}, "size must be a whole number of at least 1, got 0"),
+        ({"size": (224, 224)}, r"size must be a whole number .* got \(224, 224\)"),
+        ({"size": 224.5}, "size must be a whole number .* got 224.5"),
+        ({"n_views": 0}, "n_views must be a whole number of at least 1, got 0"),
+        ({"strength": "strong"}, "strength must be in .* got 'strong'"),
+        ({"blur": "no"}, "blur must be True or False, got 'no'"),
+        ({"crop_scale": 0.5}, r"crop_scale .* got 0.5"),
+        ({"crop_scale": (0.5,)}, r"crop_scale .* got \(0.5,\)"),
         ({"strength": -0.1}, r"strength must be in \[0, 1.25\], got -0.1"),
         ({"crop_scale": (0.5, 0.2)}, r"crop_scale .* got \(0.5, 0.2\)"),
         ({"crop_scale": (0.0, 1.0)}, "crop_scale"),

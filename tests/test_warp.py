@@ -129,6 +129,13 @@ def test_identity_grid_is_the_identity(dtype, interpolation, padding, size):
     assert (pulled.double() - image.double()).abs().max() <= place * top + rounding
 
 
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_complex_numbers_are_refused(interpolation):
+    """They would lose their imaginary part."""
+    with pytest.raises(ValueError, match=r"expected real numbers, got torch.complex64"):
+        pull(torch.zeros(1, 1, 4, 5, dtype=torch.complex64), identity_grid((4, 5))[None], interpolation=interpolation)
+
+
 def test_bicubic_stays_in_the_range_of_integers():
     """A black and white checkerboard makes bicubic overshoot on both sides."""
     board = (torch.arange(16).unsqueeze(-1) // 2 + torch.arange(16) // 2) % 2

@@ -268,7 +268,7 @@ def _fill_planes(fill: Fill, image: Tensor, planes: Tensor) -> Tensor | None:
     if image.ndim < 3 or image.shape[-3] != values.numel():
         raise ValueError(
             f"warp: fill has {values.numel()} values, the image of shape {tuple(image.shape)} does not have that many "
-            "channels; pass one number, or one for each channel"
+            "channels; pass one number, one for each channel, or to a transform a dict with one of these for each type"
         )
     return (
         values.repeat(planes.shape[1] // values.numel()).reshape(-1, 1, 1).to(image.device, compute_dtype(image.dtype))
@@ -395,7 +395,8 @@ def _like(out: Tensor, inpt: Tensor) -> Tensor:
 
 
 def _from_pil(image: PIL.Image.Image) -> Tensor:
-    return tvf.pil_to_tensor(image)
+    with torch.device("cpu"):  # where its grid is, whatever the default device
+        return tvf.pil_to_tensor(image)
 
 
 def _to_pil(image: Tensor, *, like: PIL.Image.Image) -> PIL.Image.Image:
