@@ -49,9 +49,12 @@ ATOMS = [LocalRotate, LocalScale, LocalShear, LocalTranslate]
 COLOURS = [LocalHue, LocalSaturation, LocalValue, LocalColorJitter]
 DTYPES = [
     torch.uint8,
+    torch.int8,
     torch.uint16,
     torch.int16,
+    torch.uint32,
     torch.int32,
+    torch.uint64,
     torch.int64,
     torch.float16,
     torch.bfloat16,
@@ -1093,7 +1096,7 @@ def test_forwards_as_backwards(make):
     def function(alpha):
         return transform.transform(image, with_alpha(params, alpha)).square().mean()
 
-    _, forwards = torch.func.jvp(function, (alpha,), (torch.ones(1),))
+    forwards = torch.func.jvp(function, (alpha,), (torch.ones(1),))[1]
     torch.testing.assert_close(forwards, torch.func.grad(function)(alpha)[0].to(forwards), atol=1e-6, rtol=1e-4)
 
 

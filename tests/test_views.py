@@ -82,6 +82,31 @@ def test_each_step_is_torchvisions_on_floats(step):
     torch.testing.assert_close(one_view(image, nothing() | drawn), reference(cropped), atol=3e-5, rtol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("way", ["one", "batch", "dense"])
+def test_steps_come_in_the_papers_order(way, dtype):
+    """Crop, the local transform, flip, jitter, grey or blur: step by step with torchvision's functionals."""
+    local = LocalTranslate(alpha=0.3)
+    image, moved = photo(), local.make_params([torch.zeros(3, SIZE, SIZE)])
+    image = image if dtype == torch.uint8 else image / 255
+    for last in ({"grey": 1.0}, {"sigma": 1.5}):
+        view = {"crop": [11, 7, 60, 91], "flip": True, "factors": [1.3, 1.0, 1.0], "hue": 0.1, "order": [0, 3, 1, 2]}
+        drawn = {step: [value] for step, value in (nothing() | view | last).items()} | {"local": [moved]}
+        views = SimCLRViews(SIZE, local, normalize=False, n_views=1)
+        made = {
+            "one": lambda views, drawn: views.transform(image, {"views": [drawn]})[0],
+            "batch": lambda views, drawn: views.transform(image.unsqueeze(0), {"views": [drawn]})[0][0],
+            "dense": lambda views, drawn: views._apply_to_all(image.unsqueeze(0), drawn, look=False)[0],
+        }[way](views, drawn)
+        x = tvf.resized_crop(image, 11, 7, 60, 91, [SIZE, SIZE], antialias=True)
+        x = local.transform(x / 255 if dtype == torch.uint8 else x, moved)
+        x = tvf.adjust_hue(tvf.adjust_brightness(tvf.horizontal_flip(x), 1.3), 0.1)
+        x = tvf.rgb_to_grayscale(x, 3) if "grey" in last else tvf.gaussian_blur(x, [7, 7], [1.5, 1.5])
+        difference = (made - x).abs()
+        assert difference.max() < (1e-3 if dtype == torch.float32 else 2 / 255)
+        assert difference.mean() < (1e-4 if dtype == torch.float32 else 0.5 / 255)
+
+
 @pytest.mark.parametrize("sigma", [0.1, 0.5, 1.0, 2.0])
 @pytest.mark.parametrize("size", [SIZE, 224, 32])
 def test_blur_is_torchvisions(sigma, size):

@@ -13,9 +13,12 @@ from randfield.warp import _clamp_to_centres, compute_dtype, invert, pull
 SIZES = [(37, 37), (37, 53), (53, 37), (1, 1), (1, 9), (8, 2)]
 DTYPES = [
     torch.uint8,
+    torch.int8,
     torch.uint16,
     torch.int16,
+    torch.uint32,
     torch.int32,
+    torch.uint64,
     torch.int64,
     torch.float16,
     torch.bfloat16,
