@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import Any
 
 import PIL.Image
@@ -196,6 +197,17 @@ def test_take_is_a_part_of_the_batch(local, size):
     for part in (slice(2, 4), slice(1, None, 2)):
         mine = views.transform(images[part], views.take(drawn, part))
         torch.testing.assert_close(mine, [view[part] for view in whole], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("size", [16, 80], ids=["together", "one by one"])
+@pytest.mark.parametrize("shape", [(2, 3, 30, 40), (4, 3, 30, 40), (3, 30, 40)])
+def test_replay_on_a_batch_that_does_not_fit(size, shape):
+    views = SimCLRViews(size, LocalTranslate())
+    drawn = views.make_params([torch.zeros(3, 3, 30, 40)])
+    with pytest.raises(
+        ValueError, match=rf"drawn for 3 samples, but the input has shape {re.escape(str(shape))}.*take"
+    ):
+        views.transform(torch.zeros(shape), drawn)
 
 
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])

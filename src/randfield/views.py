@@ -223,6 +223,12 @@ class SimCLRViews(Drawn):
 
     def transform(self, inpt: Any, params: Params) -> list[Tensor]:
         image = _as_tensor(inpt)
+        drawn, samples = len(params["views"][0]["crop"]), len(image) if image.ndim == 4 else 1
+        if drawn not in (1, samples):
+            raise ValueError(
+                f"SimCLRViews: parameters were drawn for {drawn} samples, but the input has shape "
+                f"{tuple(image.shape)}; draw for this batch, or take(params, samples) what is for its samples"
+            )
         if image.ndim == 4:
             return [self._view(image, view, batched=True) for view in params["views"]]
         return [self._view(image.unsqueeze(0), view, batched=False).squeeze(0) for view in params["views"]]
