@@ -1246,6 +1246,20 @@ def test_workers_and_epochs_repeat_nothing(make, seed, persistent):
     assert len(set(drawn_numbers)) == len(drawn_numbers) == 24
 
 
+def test_a_generator_reaches_workers_that_are_spawned():
+    """As on macOS and Windows; each goes on in its own way, and nothing but the generator's seed decides how."""
+    dataset = Fingerprints(LocalTranslate(generator=torch.Generator().manual_seed(5)))
+
+    def numbers(context):
+        torch.manual_seed(11)
+        loader = DataLoader(dataset, batch_size=6, num_workers=2, multiprocessing_context=context)
+        return torch.cat(list(loader))
+
+    spawned = numbers("spawn")
+    assert spawned.unique().numel() == 12
+    assert torch.equal(spawned, numbers("fork"))
+
+
 def test_workers_are_reproducible():
     def numbers():
         torch.manual_seed(11)

@@ -23,6 +23,7 @@ import math
 import numbers
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import PIL.Image
@@ -199,6 +200,21 @@ def _tolerance(unseen: float, strongest: float) -> float:
     """The share of a field that nobody sees, rounded down to one of few numbers: `cutoff` remembers its answers."""
     tolerance = min(unseen / max(strongest, 1e-9), 1.0)
     return 2.0 ** (math.floor(2 * math.log2(tolerance)) / 2)
+
+
+def _by_value(generator: torch.Generator) -> tuple[Callable[..., torch.Generator], tuple[str, bytes]]:
+    return _continued, (str(generator.device), bytes(generator.get_state().tolist()))
+
+
+def _continued(device: str, state: bytes) -> torch.Generator:
+    generator = torch.Generator(device)
+    generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+    return generator
+
+
+# To a worker that is spawned PyTorch sends the state of a generator as shared memory that is gone before it is read,
+# and the worker dies: https://github.com/pytorch/pytorch/issues/31571. Its five kilobytes may as well be sent.
+ForkingPickler.register(torch.Generator, _by_value)
 
 
 class Drawn(v2.Transform):
