@@ -69,7 +69,7 @@ def warp(
     Args:
         inpt: anything named at the top of this module. Masks are sampled with "nearest" whatever `interpolation` is.
             Points are inverted on the grid (pixel centres at whole numbers, as in torchvision's flips and elastic);
-            a box becomes the hull of where its edges go, as far as that is visible.
+            a box becomes the hull of where it goes, as far as that is visible.
         grid: one grid, or one for each sample of the leading dimensions.
         interpolation: "bilinear", "bicubic" or "nearest".
         padding: what lies outside the image: its "reflection", its "border" or `fill` ("zeros").
@@ -195,11 +195,11 @@ def _shown(boxes: Tensor, grid: Tensor, source_size: tuple[int, int]) -> tuple[T
     """The least and the greatest (x, y) of the centres of all pixels that show the inside of each box, [..., 2] each;
     of the outermost pixels, which stand for what lies beyond them, the edges. Infinite where there is none."""
     height, width = _size(grid)
-    shows = _to_pixels(_flat_grid(grid), source_size, centre=0.0)
+    x, y = _to_pixels(_flat_grid(grid), source_size, centre=0.0).unbind(-1)
     low, high = [], []
-    for box in boxes.reshape(len(shows), -1, 4).unbind(1):  # one of each sample at a time: a plane for each is large
-        box = box[:, None, None]
-        inside = ((shows >= box[..., :2]) & (shows <= box[..., 2:])).all(-1)
+    for box in boxes.reshape(len(x), -1, 4).unbind(1):  # one of each sample at a time: a plane for each is large
+        left, top, right, bottom = box[:, :, None, None].unbind(1)
+        inside = (x >= left) & (x <= right) & (y >= top) & (y <= bottom)
         columns, rows = inside.any(-2), inside.any(-1)
         sides = [
             _extent(columns, inside[:, 0] | inside[:, height - 1]),
