@@ -113,6 +113,19 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
         __main__.main()
 
 
+def test_ctrl_c_while_it_starts_ends_it_quietly(monkeypatch):
+    class Interrupting:
+        def find_spec(self, name, path=None, target=None):
+            if name == "randfield.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "randfield.cli")
+    with pytest.raises(SystemExit) as exit_:
+        __main__.main()
+    assert exit_.value.code == 130
+
+
 def test_a_broken_import_is_not_taken_for_a_missing_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "concurrent.futures.process", None)
     monkeypatch.delitem(sys.modules, "randfield.cli")

@@ -10,7 +10,7 @@ from torchvision import tv_tensors
 from torchvision.transforms.v2 import functional as tvf
 
 from randfield import LocalAffine, LocalRotate, LocalScale, LocalShear, LocalTranslate, LocalWarp, sample_field
-from randfield.functional import identity_grid, sampling_grid, shift_hsv, translate, warp
+from randfield.functional import folding, identity_grid, sampling_grid, shift_hsv, translate, warp
 
 SIZE = (37, 53)
 PIL_MODES = ["L", "LA", "RGB", "RGBA", "CMYK", "P", "1", "I;16", "I", "F"]
@@ -296,6 +296,23 @@ def test_boxes_are_the_hulls_of_their_masks(kind, size):
         seen = ~coarse.isnan().any(-1)
         assert ((moved - fine) * outward)[seen].max() <= 1 + 1 / 4
         assert ((moved[:, 2:] - moved[:, :2])[~seen].amin(-1) <= 1).all()
+
+
+@pytest.mark.parametrize("size", [(320, 80), (160, 240)])
+@pytest.mark.parametrize("folds", [False, True])
+def test_boxes_hold_all_that_shows_of_them(folds, size):
+    """Also where a grid folds and shows a box twice, and where long edges bend between the points they are held by."""
+    transform: Any = LocalScale(alpha=1.0, gamma=5.0) if folds else LocalRotate(alpha=1 / 3, fold_free=True)
+    outward = torch.tensor([-1.0, -1.0, 1.0, 1.0])
+    for seed in range(3):
+        torch.manual_seed(seed)
+        grid = transform.grid(transform.make_params([torch.zeros(1, *size)]), size)
+        assert bool(folding(grid)[0]) is folds
+        boxes = random_boxes(size, 12)
+        for clamping in ("soft", None):
+            inpt = tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=size, clamping_mode=clamping)
+            beyond = (hull_of_masks(boxes, grid, size) - torch.Tensor(warp(inpt, grid))) * outward
+            assert beyond.nan_to_num(0).max() <= 0.5 + 1e-3  # the centre of each pixel that shows it is in
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float16])

@@ -1,5 +1,6 @@
 """What a reader can paste is executed."""
 
+import itertools
 import math
 import re
 from pathlib import Path
@@ -8,9 +9,10 @@ import pytest
 import torch
 
 import randfield
-from randfield import functional
+from randfield import LocalAffine, functional
 
 README = Path(__file__).parent.parent / "README.md"
+ATOMS = ["LocalRotate", "LocalScale", "LocalShear", "LocalTranslate"]
 
 
 def test_readme_runs_from_top_to_bottom():
@@ -24,17 +26,38 @@ def test_readme_runs_from_top_to_bottom():
 def test_files_that_the_readme_names_exist():
     text = README.read_text()
     for name in {*re.findall(r"\]\(([^)#:]+)\)", text), *re.findall(r"`((?:docs|tests)/[\w/.]+)`", text)}:
-        assert (README.parent / name).exists(), name
+        if not name.startswith("docs/_build"):  # `make docs` makes that
+            assert (README.parent / name).exists(), name
 
 
-@pytest.mark.parametrize("name", ["LocalRotate", "LocalScale", "LocalShear", "LocalTranslate"])
+def shares_folding(transform, draws):
+    """The share of pixels that fold, of each of so many draws."""
+    size = (112, 112)
+    grids = (transform.grid(transform.make_params([torch.zeros(1, *size)]), size) for _ in range(draws))
+    return torch.stack([functional.folding(grid)[0] for grid in grids])
+
+
+@pytest.mark.parametrize("name", ATOMS)
 def test_table_of_folding(name):
-    row = re.search(rf"\| `{name}` \| ([\d.]+) %", README.read_text())
+    row = re.search(rf"\| `{name}` \| ([\d.]+) % \| ([\d.]+) %", README.read_text())
     assert row
     claimed, draws = float(row[1]) / 100, 300
-    transform, image = getattr(randfield, name)(), torch.zeros(1, 112, 112)
-    folds = sum(
-        bool(functional.folding(transform.grid(transform.make_params([image]), (112, 112)))[0]) for _ in range(draws)
-    )
+    shares = shares_folding(getattr(randfield, name)(), draws)
+    folding = shares[shares > 0]
     error = math.sqrt(claimed * (1 - claimed) * (1 / draws + 1 / 2000))
-    assert abs(folds / draws - claimed) <= 4 * error + 0.005  # what the table rounds off
+    assert abs(len(folding) / draws - claimed) <= 4 * error + 0.005  # what the table rounds off
+    if len(folding) > 100:  # of the pixels of those that fold
+        assert abs(folding.mean() - float(row[2]) / 100) <= 4 * folding.std() / math.sqrt(len(folding)) + 0.005
+
+
+@pytest.mark.parametrize("names", list(itertools.combinations(ATOMS, 2)), ids="+".join)
+def test_folding_of_composites(names):
+    with_rotation = re.search(r"rotation and another \| (\d+) to (\d+) %", README.read_text())
+    others = re.search(r"two of the others \| at most ([\d.]+) %", README.read_text())
+    assert with_rotation
+    assert others
+    low, high = (float(v) / 100 for v in (with_rotation.groups() if "LocalRotate" in names else ("0", others[1])))
+    draws = 200
+    share = float((shares_folding(LocalAffine([getattr(randfield, n)() for n in names]), draws) > 0).double().mean())
+    error = math.sqrt(max(high * (1 - high), low * (1 - low)) * (1 / draws + 1 / 2000))
+    assert low - 4 * error <= share <= high + 4 * error

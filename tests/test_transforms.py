@@ -6,6 +6,7 @@ import io
 import json
 import math
 import pickle
+import re
 import statistics
 import subprocess
 import sys
@@ -48,9 +49,12 @@ ATOMS = [LocalRotate, LocalScale, LocalShear, LocalTranslate]
 COLOURS = [LocalHue, LocalSaturation, LocalValue, LocalColorJitter]
 DTYPES = [
     torch.uint8,
+    torch.int8,
     torch.uint16,
     torch.int16,
+    torch.uint32,
     torch.int32,
+    torch.uint64,
     torch.int64,
     torch.float16,
     torch.bfloat16,
@@ -305,6 +309,43 @@ def test_fields_are_drawn_where_the_input_lives(make, per_sample, device):
     again = drawn(make(alpha=0.3, per_sample=per_sample, generator=torch.Generator().manual_seed(1)), image.cpu())
     for here, there in zip(atoms_of(at_home), atoms_of(again), strict=True):
         torch.testing.assert_close(here["modes"].cpu(), there["modes"])
+
+
+@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_inputs_are_left_alone(make, per_sample, monkeypatch):
+    """Of every type and dtype, also when a batch is done in parts, and whatever the way they lie in memory."""
+    monkeypatch.setattr(transforms_module, "_PIXELS", 2 * math.prod(SIZE))
+    rows = torch.rand(3, *SIZE, 3).movedim(-1, 1)
+    inputs = [
+        *(some_image(dtype, (5, 3, *SIZE)) for dtype in DTYPES if make in GEOMETRIC or dtype != torch.bool),
+        rows,
+        rows[:1].expand(3, -1, -1, -1),
+        torch.rand(3, 3, *reversed(SIZE)).mT,
+        tv_tensors.Image(some_image(shape=(3, 3, *SIZE))),
+        tv_tensors.Video(some_image(shape=(3, 2, 3, *SIZE))),
+        tv_tensors.Mask(some_image(torch.int64, (3, *SIZE))),
+        keypoints(3, 4),
+        boxes(3),
+    ]
+    transform = make(alpha=0.3, per_sample=per_sample)
+    for inpt in inputs:
+        before = inpt.clone()
+        out = transform(inpt)
+        assert torch.equal(inpt, before)
+        assert out.shape == inpt.shape
+    photo = tvf.to_pil_image(some_image())
+    before = photo.tobytes()
+    transform(photo)
+    assert photo.tobytes() == before
+
+
+@pytest.mark.parametrize("make", [LocalTranslate, LocalHue])
+@pytest.mark.parametrize("shape", [(), (5,)])
+def test_a_tensor_that_is_no_image_is_an_error(make, shape):
+    """torchvision takes the first tensor for an image where there is none: labels beside boxes alone, say."""
+    with pytest.raises(ValueError, match=rf"{make.__name__}: expected an image .*of shape {re.escape(str(shape))}"):
+        make()(boxes(), torch.zeros(shape))
 
 
 # ---------------------------------------------------------------------------------------------------------- strength
@@ -732,6 +773,16 @@ def test_fill_by_type_and_channel(make):
     assert 255 in labels
 
 
+def test_fill_of_a_photo_is_that_of_an_image_however_it_was_opened(tmp_path):
+    """What Pillow opens is of a class of its own for each format of file."""
+    fill = {PIL.Image.Image: 255, "others": 0}
+    transform = LocalTranslate(fill=fill, padding="zeros", alpha=0.9)
+    tvf.to_pil_image(some_image()).save(tmp_path / "a.png")
+    with PIL.Image.open(tmp_path / "a.png") as photo:
+        params = drawn(transform, photo)
+        assert transform.transform(photo, params).tobytes() == transform.transform(photo.copy(), params).tobytes()
+
+
 def test_fill_of_wrong_length_names_both():
     with pytest.raises(ValueError, match=r"fill has 2 values.*\(3, 37, 53\)"):
         LocalTranslate(fill=[1, 2], padding="zeros", alpha=0.3)(torch.rand(3, *SIZE))
@@ -845,6 +896,17 @@ def test_replay_on_a_batch_that_does_not_fit():
     params = drawn(transform, torch.zeros(2, 3, *SIZE))
     with pytest.raises(ValueError, match=r"batch of \(2,\), but the input has shape \(3, 3, 37, 53\)"):
         transform.transform(torch.zeros(3, 3, *SIZE), params)
+
+
+@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize("n", [2, 4])
+def test_replay_in_parts_on_a_batch_that_does_not_fit(make, n, monkeypatch):
+    """Part by part, fewer samples than were drawn for would pass unnoticed."""
+    monkeypatch.setattr(transforms_module, "_PIXELS", math.prod(SIZE))
+    transform = make(per_sample=True, alpha=0.3)
+    params = drawn(transform, torch.zeros(3, 3, *SIZE))
+    with pytest.raises(ValueError, match=rf"batch of \(3,\), but the input has shape \({n}, 3, 37, 53\)"):
+        transform.transform(torch.zeros(n, 3, *SIZE), params)
 
 
 # ------------------------------------------------------------------------------------------------------------- configs
@@ -1024,6 +1086,20 @@ def test_gradients_of_image_and_alpha(make, only):
     assert abs(float(by_alpha) - float(along)) < 0.02 * abs(float(along)) + 2e-5
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning")  # torch's own way into forward mode
+@pytest.mark.parametrize("make", [*ATOMS, *COLOURS[:3]])
+def test_forwards_as_backwards(make):
+    """The derivative by alpha as `torch.func.jvp` takes it, against that of the backward pass."""
+    transform, image = make(alpha=0.1), smooth_image(dtype=torch.float64)
+    params, alpha = drawn(transform, image), torch.tensor([0.1])
+
+    def function(alpha):
+        return transform.transform(image, with_alpha(params, alpha)).square().mean()
+
+    forwards = torch.func.jvp(function, (alpha,), (torch.ones(1),))[1]
+    torch.testing.assert_close(forwards, torch.func.grad(function)(alpha)[0].to(forwards), atol=1e-6, rtol=1e-4)
+
+
 @pytest.mark.parametrize("make", ALL)
 def test_gradients_of_alpha_for_each_sample(make):
     image, transform = smooth_image().expand(3, 3, *SIZE), make(alpha=0.1, per_sample=True)
@@ -1075,13 +1151,13 @@ def test_caches_first_filled_under_inference_mode_can_be_differentiated(make):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_default_dtype_changes_nothing(make, dtype):
     size = (59, 61 + 2 * ALL.index(make) + (dtype == torch.float64))  # of its own, for the caches
-    image = torch.rand(2, 3, *size)
+    image, options = torch.rand(2, 3, *size), {"fold_free": True} if make in GEOMETRIC else {}
     outs = []
     for default in (dtype, torch.float32):
         torch.set_default_dtype(default)
         try:
             outs += [
-                make(per_sample=per_sample, generator=torch.Generator().manual_seed(4))(image)
+                make(per_sample=per_sample, generator=torch.Generator().manual_seed(4), **options)(image)
                 for per_sample in (False, True)
             ]
         finally:
@@ -1102,6 +1178,27 @@ def test_default_device_changes_nothing(make, per_sample):
         out = transform(image)
     generator.manual_seed(4)
     assert torch.equal(out, transform(image))
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_default_device_changes_nothing_for_photos_and_parts(make, monkeypatch):
+    monkeypatch.setattr(transforms_module, "_PIXELS", math.prod(SIZE))
+    image, photo = torch.rand(3, 3, *SIZE), tvf.to_pil_image(some_image())
+    transform = make(per_sample=True, generator=torch.Generator())
+    outs = []
+    for device in ("meta", "cpu"):
+        transform.generator.manual_seed(4)
+        with torch.device(device):
+            outs.append((transform(image), transform(photo)))
+    assert torch.equal(outs[0][0], outs[1][0])
+    assert outs[0][1].tobytes() == outs[1][1].tobytes()
+
+
+@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_shapes_can_be_worked_out_without_numbers(make, per_sample):
+    image = torch.empty(2, 3, *SIZE, device="meta")
+    assert make(per_sample=per_sample)(image).shape == image.shape
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
@@ -1149,6 +1246,20 @@ def test_workers_and_epochs_repeat_nothing(make, seed, persistent):
     assert len(set(drawn_numbers)) == len(drawn_numbers) == 24
 
 
+def test_a_generator_reaches_workers_that_are_spawned():
+    """As on macOS and Windows; each goes on in its own way, and nothing but the generator's seed decides how."""
+    dataset = Fingerprints(LocalTranslate(generator=torch.Generator().manual_seed(5)))
+
+    def numbers(context):
+        torch.manual_seed(11)
+        loader = DataLoader(dataset, batch_size=6, num_workers=2, multiprocessing_context=context)
+        return torch.cat(list(loader))
+
+    spawned = numbers("spawn")
+    assert spawned.unique().numel() == 12
+    assert torch.equal(spawned, numbers("fork"))
+
+
 def test_workers_are_reproducible():
     def numbers():
         torch.manual_seed(11)
@@ -1166,6 +1277,8 @@ BAD = [
     ({"p": math.nan}, r"p is a probability in \[0, 1\], got nan"),
     ({"p": "often"}, r"p is a probability in \[0, 1\], got 'often'"),
     ({"generator": 0}, r"generator.*torch\.Generator.*got 0"),
+    ({"p": True}, r"p is a probability in \[0, 1\], got True"),
+    ({"per_sample": "no"}, r"per_sample must be one of True, False, got 'no'"),
 ]
 BAD_FIELDS = [
     ({"gamma": math.nan}, r"gamma must be a finite number.*got nan"),
@@ -1198,10 +1311,15 @@ BAD_ALPHA = [
 BAD_GEOMETRY = [
     ({"padding": "symmetric"}, r"padding must be one of 'reflection', 'border', 'zeros', got 'symmetric'"),
     ({"interpolation": "lanczos"}, r"interpolation must be one of 'bilinear', 'bicubic', 'nearest', got 'lanczos'"),
-    ({"fill": "red"}, r"fill must be a number.*got 'red'"),
-    ({"fill": None}, r"fill must be a number.*got None"),
-    ({"fill": {tv_tensors.Mask: "red"}}, r"fill must be a number"),
-    ({"fill": ()}, r"fill must be a number.*got \(\)"),
+    ({"fill": "red"}, r"fill must be a finite number.*got 'red'"),
+    ({"fill": None}, r"fill must be a finite number.*got None"),
+    ({"fill": {tv_tensors.Mask: "red"}}, r"fill must be a finite number"),
+    ({"fill": ()}, r"fill must be a finite number.*got \(\)"),
+    ({"fill": math.nan}, r"fill must be a finite number.*got nan"),  # it would spread over the whole image
+    ({"fill": [0, math.inf, 0]}, r"fill must be a finite number.*got \[0, inf, 0\]"),
+    ({"fill": {"mask": 255}}, r"fill must be a dict from a type, or a name out of .*Mask.*, got {'mask': 255}"),
+    ({"fill": {3: 1}}, r"fill must be a dict from a type.*got {3: 1}"),
+    ({"fold_free": "no"}, r"fold_free must be one of True, False, got 'no'"),
 ]
 BAD_ARGUMENTS = [
     *((make, bad) for make in [*ATOMS, *COLOURS[:3]] for bad in BAD + BAD_FIELDS + BAD_ALPHA),
@@ -1239,6 +1357,14 @@ def test_bad_arguments_fail_at_construction(make, bad):
         name = ""
     with pytest.raises((ValueError, TypeError), match=rf"{name}.*{message}"):
         make(**arguments)
+
+
+def test_numbers_may_be_numpys():
+    numpy = pytest.importorskip("numpy")
+    alpha = (numpy.float64(0), numpy.float32(0.25))
+    transform = LocalTranslate(gamma=numpy.int64(8), alpha=alpha, p=numpy.float32(0.5))
+    assert transform.config == LocalTranslate(gamma=8, alpha=(0, 0.25), p=0.5).config
+    assert json.dumps(transform.config)
 
 
 # --------------------------------------------------------------------------------------------------------------- speed

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import Any
 
 import PIL.Image
@@ -80,6 +81,31 @@ def test_each_step_is_torchvisions_on_floats(step):
     image = photo() / 255
     cropped = image if "crop" in drawn else tvf.resize(image, [SIZE, SIZE], antialias=True)
     torch.testing.assert_close(one_view(image, nothing() | drawn), reference(cropped), atol=3e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("way", ["one", "batch", "dense"])
+def test_steps_come_in_the_papers_order(way, dtype):
+    """Crop, the local transform, flip, jitter, grey or blur: step by step with torchvision's functionals."""
+    local = LocalTranslate(alpha=0.3)
+    image, moved = photo(), local.make_params([torch.zeros(3, SIZE, SIZE)])
+    image = image if dtype == torch.uint8 else image / 255
+    for last in ({"grey": 1.0}, {"sigma": 1.5}):
+        view = {"crop": [11, 7, 60, 91], "flip": True, "factors": [1.3, 1.0, 1.0], "hue": 0.1, "order": [0, 3, 1, 2]}
+        drawn = {step: [value] for step, value in (nothing() | view | last).items()} | {"local": [moved]}
+        views = SimCLRViews(SIZE, local, normalize=False, n_views=1)
+        made = {
+            "one": lambda views, drawn: views.transform(image, {"views": [drawn]})[0],
+            "batch": lambda views, drawn: views.transform(image.unsqueeze(0), {"views": [drawn]})[0][0],
+            "dense": lambda views, drawn: views._apply_to_all(image.unsqueeze(0), drawn, look=False)[0],
+        }[way](views, drawn)
+        x = tvf.resized_crop(image, 11, 7, 60, 91, [SIZE, SIZE], antialias=True)
+        x = local.transform(x / 255 if dtype == torch.uint8 else x, moved)
+        x = tvf.adjust_hue(tvf.adjust_brightness(tvf.horizontal_flip(x), 1.3), 0.1)
+        x = tvf.rgb_to_grayscale(x, 3) if "grey" in last else tvf.gaussian_blur(x, [7, 7], [1.5, 1.5])
+        difference = (made - x).abs()
+        assert difference.max() < (1e-3 if dtype == torch.float32 else 2 / 255)
+        assert difference.mean() < (1e-4 if dtype == torch.float32 else 0.5 / 255)
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.5, 1.0, 2.0])
@@ -173,6 +199,17 @@ def test_take_is_a_part_of_the_batch(local, size):
         torch.testing.assert_close(mine, [view[part] for view in whole], atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("size", [16, 80], ids=["together", "one by one"])
+@pytest.mark.parametrize("shape", [(2, 3, 30, 40), (4, 3, 30, 40), (3, 30, 40)])
+def test_replay_on_a_batch_that_does_not_fit(size, shape):
+    views = SimCLRViews(size, LocalTranslate())
+    drawn = views.make_params([torch.zeros(3, 3, 30, 40)])
+    with pytest.raises(
+        ValueError, match=rf"drawn for 3 samples, but the input has shape {re.escape(str(shape))}.*take"
+    ):
+        views.transform(torch.zeros(shape), drawn)
+
+
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
 def test_images_in_threads(mode):
     """The same views whatever the number of threads, which stays what it was; gradients where they are wanted."""
@@ -192,6 +229,29 @@ def test_images_in_threads(mode):
                 assert gradient.abs().sum() > 0
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("size", [33, 81], ids=["together", "one by one"])
+@pytest.mark.parametrize("look", [False, True])
+@pytest.mark.parametrize("state", ["float64", "bfloat16", "meta"])
+def test_default_dtype_and_device_change_nothing(size, look, state):
+    """The size is of its own for each, for the caches."""
+    size += 2 * look + {"float64": 100, "bfloat16": 200, "meta": 300}[state] * (size > 64)
+    views, images = SimCLRViews(size, LocalTranslate(), generator=torch.Generator()), torch.rand(3, 3, 41, 43)
+    photo = tvf.to_pil_image(images[0])
+    made = []
+    for usual in (False, True):
+        views.generator.manual_seed(1)
+        device = "cpu" if usual or state != "meta" else state
+        torch.set_default_dtype(torch.float32 if usual or state == "meta" else getattr(torch, state))
+        try:
+            with torch.device(device):
+                drawn = views.make_params([images])
+                dense = [views._apply_to_all(images, view, look=False) for view in drawn["views"]] if not look else []
+                made.append([*dense, *views.transform(images, drawn), *views(images[0]), *views(photo)])
+        finally:
+            torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(made[0], made[1], atol=1e-5, rtol=0)
 
 
 def test_dense_arithmetic_compiles_whole():
@@ -354,8 +414,14 @@ def test_config_round_trip():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": 0}, "size and n_views must be at least 1, got size=0"),
-        ({"n_views": 0}, "n_views=0"),
+        ({"size": 0}, "size must be a whole number of at least 1, got 0"),
+        ({"size": (224, 224)}, r"size must be a whole number .* got \(224, 224\)"),
+        ({"size": 224.5}, "size must be a whole number .* got 224.5"),
+        ({"n_views": 0}, "n_views must be a whole number of at least 1, got 0"),
+        ({"strength": "strong"}, "strength must be in .* got 'strong'"),
+        ({"blur": "no"}, "blur must be True or False, got 'no'"),
+        ({"crop_scale": 0.5}, r"crop_scale .* got 0.5"),
+        ({"crop_scale": (0.5,)}, r"crop_scale .* got \(0.5,\)"),
         ({"strength": -0.1}, r"strength must be in \[0, 1.25\], got -0.1"),
         ({"crop_scale": (0.5, 0.2)}, r"crop_scale .* got \(0.5, 0.2\)"),
         ({"crop_scale": (0.0, 1.0)}, "crop_scale"),

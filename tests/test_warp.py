@@ -13,9 +13,12 @@ from randfield.warp import _clamp_to_centres, compute_dtype, invert, pull
 SIZES = [(37, 37), (37, 53), (53, 37), (1, 1), (1, 9), (8, 2)]
 DTYPES = [
     torch.uint8,
+    torch.int8,
     torch.uint16,
     torch.int16,
+    torch.uint32,
     torch.int32,
+    torch.uint64,
     torch.int64,
     torch.float16,
     torch.bfloat16,
@@ -127,6 +130,13 @@ def test_identity_grid_is_the_identity(dtype, interpolation, padding, size):
     rounding = top * torch.finfo(dtype).eps if dtype.is_floating_point else 0.5
     place = 4 * torch.finfo(torch.float32).eps * max(size)  # in pixels, as a float32 grid knows it
     assert (pulled.double() - image.double()).abs().max() <= place * top + rounding
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_complex_numbers_are_refused(interpolation):
+    """They would lose their imaginary part."""
+    with pytest.raises(ValueError, match=r"expected real numbers, got torch.complex64"):
+        pull(torch.zeros(1, 1, 4, 5, dtype=torch.complex64), identity_grid((4, 5))[None], interpolation=interpolation)
 
 
 def test_bicubic_stays_in_the_range_of_integers():

@@ -10,6 +10,8 @@ def main() -> None:
         if error.name not in ("cyclopts", "rich"):
             raise
         sys.exit(f"randfield: the command line needs {error.name}; install it with: pip install 'randfield[cli]'")
+    except KeyboardInterrupt:  # importing PyTorch takes seconds
+        sys.exit(130)
     app()
 
 

@@ -344,7 +344,8 @@ def _synthesise(modes: Tensor, dim: int, n: int, period: float) -> Tensor:
 
 def full_precision(device: torch.device) -> torch.autocast | nullcontext[None]:
     """Leave autocast for a while: a matrix product in bfloat16 would move pixels by tenths of a pixel."""
-    if torch.is_autocast_enabled(device.type):
+    # "meta", where only shapes are worked out, has none to ask about.
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
 
@@ -378,7 +379,7 @@ def sample_field(
         alpha: bound of the field, a number or a tensor of shape `batch`.
         batch: shape of the batch; every field in it is drawn independently.
         spectrum: another power spectrum, any callable k -> P(k), in place of the power law.
-        period: size of the torus in images. At 1, opposite edges meet; at 2 or more, they are independent.
+        period: size of the torus in images. At 1, opposite edges meet and move alike; at 2 or more they do not meet.
         bound: "peak" divides each field by its largest magnitude, times alpha; "clip" is alpha·clamp(phi/3, -1, 1);
             None is alpha·phi, a Gaussian of standard deviation alpha, not bounded.
         tolerance: leave out the shortest waves, as many as together have at most this share of the field's standard

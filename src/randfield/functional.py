@@ -69,7 +69,7 @@ def warp(
     Args:
         inpt: anything named at the top of this module. Masks are sampled with "nearest" whatever `interpolation` is.
             Points are inverted on the grid (pixel centres at whole numbers, as in torchvision's flips and elastic);
-            a box becomes the hull of where its edges go, as far as that is visible.
+            a box becomes the hull of where it goes, as far as that is visible.
         grid: one grid, or one for each sample of the leading dimensions.
         interpolation: "bilinear", "bicubic" or "nearest".
         padding: what lies outside the image: its "reflection", its "border" or `fill` ("zeros").
@@ -164,10 +164,10 @@ _EDGE_POINTS = 32  # on each edge of a box; the hull of a smooth curve misses by
 def _box_hulls(boxes: Tensor, grid: Tensor, source_size: tuple[int, int], *, clamp: bool) -> Tensor:
     """Boxes (x1, y1, x2, y2) around where the boxes go: [..., 4].
 
-    The outline of what is visible of a box consists of those points of its edges that land on the canvas, and of
-    those of the canvas' own border that show the inside of the box.
+    Around those points of a box's edges that land on the canvas, which know fractions of a pixel, and around the
+    centres of all pixels that show the inside of the box, which no bend, fold or edge of the canvas can hide.
     """
-    batch, (height, width) = grid.shape[:-3], grid.shape[-3:-1]
+    height, width = _size(grid)
     along = torch.linspace(0, 1, _EDGE_POINTS, device=boxes.device).unsqueeze(-1)
     first, last = boxes.unsqueeze(-2)[..., :2], boxes.unsqueeze(-2)[..., 2:]
     span = last - first
@@ -175,43 +175,50 @@ def _box_hulls(boxes: Tensor, grid: Tensor, source_size: tuple[int, int], *, cla
     across, down = torch.cat([x, 0 * x], -1), torch.cat([0 * y, y], -1)
     edges = torch.cat([first + across, first + down, last - across, last - down], -2)  # [..., points, 2]
     moved = _invert_pixels(edges, grid, source_size, centre=0.0)
+    low_shown, high_shown = _shown(boxes, grid, source_size)
     if not clamp:
-        return torch.cat([moved.amin(-2), moved.amax(-2)], -1)
+        return torch.cat([moved.amin(-2).minimum(low_shown), moved.amax(-2).maximum(high_shown)], -1)
     canvas = moved.new_tensor([width, height])
     # A point that no pixel shows has no place; the nearest attempt, which misses it, is not one.
     missed = (_source_pixels(moved, grid, source_size) - edges).norm(dim=-1) > 0.5
     # Half a pixel inside: what shows in the outermost pixels, they say themselves.
-    on_canvas = ((moved >= 0.5) & (moved <= canvas - 0.5)).all(-1) & ~missed
-
-    rim_x, rim_y = _rim(height, width, grid.device)
-    pixel = torch.stack([rim_x, rim_y], -1)
-    shows = _to_pixels(grid[..., rim_y, rim_x, :], source_size, centre=0.0)
-    shows = shows.reshape(*batch, *(1,) * (boxes.ndim - 1 - len(batch)), *shows.shape[-2:])
-    inside = ((shows >= first) & (shows <= last)).all(-1)
-
-    def hull(low: Tensor, high: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        counts = counts.unsqueeze(-1)
-        return (
-            torch.where(counts, low, torch.inf).amin(-2),
-            torch.where(counts, high, -torch.inf).amax(-2),
-        )
-
-    low_edge, high_edge = hull(moved, moved, on_canvas)
-    low_rim, high_rim = hull(pixel.to(moved), pixel.to(moved) + 1, inside)
-    low, high = torch.minimum(low_edge, low_rim), torch.maximum(high_edge, high_rim)
+    on_canvas = (((moved >= 0.5) & (moved <= canvas - 0.5)).all(-1) & ~missed).unsqueeze(-1)
+    low = torch.where(on_canvas, moved, torch.inf).amin(-2).minimum(low_shown)
+    high = torch.where(on_canvas, moved, -torch.inf).amax(-2).maximum(high_shown)
     # Nothing to be seen: an empty box at the place on the canvas nearest to where the box went.
     gone = low > high
     centre = moved.mean(-2).clamp_min(0).minimum(canvas)
     return torch.cat([torch.where(gone, centre, low), torch.where(gone, centre, high)], -1)
 
 
-def _rim(height: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Columns and rows of the outermost pixels."""
-    columns, rows = torch.arange(width, device=device), torch.arange(height, device=device)
-    first, last = torch.zeros_like, torch.full_like
-    x = torch.cat([columns, columns, first(rows), last(rows, width - 1)])
-    y = torch.cat([first(columns), last(columns, height - 1), rows, rows])
-    return x, y
+def _shown(boxes: Tensor, grid: Tensor, source_size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """The least and the greatest (x, y) of the centres of all pixels that show the inside of each box, [..., 2] each;
+    of the outermost pixels, which stand for what lies beyond them, the edges. Infinite where there is none."""
+    height, width = _size(grid)
+    x, y = _to_pixels(_flat_grid(grid), source_size, centre=0.0).unbind(-1)
+    low, high = [], []
+    for box in boxes.reshape(len(x), -1, 4).unbind(1):  # one of each sample at a time: a plane for each is large
+        left, top, right, bottom = box[:, :, None, None].unbind(1)
+        inside = (x >= left) & (x <= right) & (y >= top) & (y <= bottom)
+        columns, rows = inside.any(-2), inside.any(-1)
+        sides = [
+            _extent(columns, inside[:, 0] | inside[:, height - 1]),
+            _extent(rows, inside[:, :, 0] | inside[:, :, width - 1]),
+        ]
+        low.append(torch.stack([least for least, _ in sides], -1))
+        high.append(torch.stack([greatest for _, greatest in sides], -1))
+    shape = (*boxes.shape[:-1], 2)
+    return torch.stack(low, 1).reshape(shape), torch.stack(high, 1).reshape(shape)
+
+
+def _extent(some: Tensor, outermost: Tensor) -> tuple[Tensor, Tensor]:
+    """From where to where the columns (or rows) reach in which there is some, [b, n]: to the middle of a pixel, or to
+    its edge where that pixel is an outermost one."""
+    n = some.shape[-1]
+    index = torch.arange(n, device=some.device)
+    half = 0.5 * (some & ~outermost & (index > 0) & (index < n - 1))
+    low = torch.where(some, index + half, torch.inf).amin(-1)
+    return low, torch.where(some, index + 1 - half, -torch.inf).amax(-1)
 
 
 def _invert_pixels(points: Tensor, grid: Tensor, source_size: tuple[int, int], *, centre: float) -> Tensor:
@@ -261,7 +268,7 @@ def _fill_planes(fill: Fill, image: Tensor, planes: Tensor) -> Tensor | None:
     if image.ndim < 3 or image.shape[-3] != values.numel():
         raise ValueError(
             f"warp: fill has {values.numel()} values, the image of shape {tuple(image.shape)} does not have that many "
-            "channels; pass one number, or one for each channel"
+            "channels; pass one number, one for each channel, or to a transform a dict with one of these for each type"
         )
     return (
         values.repeat(planes.shape[1] // values.numel()).reshape(-1, 1, 1).to(image.device, compute_dtype(image.dtype))
@@ -389,7 +396,8 @@ def _like(out: Tensor, inpt: Tensor) -> Tensor:
 
 
 def _from_pil(image: PIL.Image.Image) -> Tensor:
-    return tvf.pil_to_tensor(image)
+    with torch.device("cpu"):  # where its grid is, whatever the default device
+        return tvf.pil_to_tensor(image)
 
 
 def _to_pil(image: Tensor, *, like: PIL.Image.Image) -> PIL.Image.Image:

@@ -20,13 +20,16 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import numbers
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import PIL.Image
 import torch
 from torch import Tensor, nn
+from torch.autograd.forward_ad import unpack_dual
 from torch.utils.data import get_worker_info
 from torchvision import tv_tensors
 from torchvision.transforms import v2
@@ -137,7 +140,9 @@ class FieldLaw:
         if spectrum is None:
             params["gamma"] = source.together(gamma)
             one = source.on_host and len(gamma) == 1
-            spectrum = power_law(gamma[0] if one else torch.as_tensor(params["gamma"], device=source.device))
+            spectrum = power_law(
+                gamma[0] if one else torch.as_tensor(params["gamma"], dtype=torch.float32, device=source.device)
+            )
         params["modes"] = fields.draw(
             size,
             spectrum,
@@ -197,6 +202,21 @@ def _tolerance(unseen: float, strongest: float) -> float:
     return 2.0 ** (math.floor(2 * math.log2(tolerance)) / 2)
 
 
+def _by_value(generator: torch.Generator) -> tuple[Callable[..., torch.Generator], tuple[str, bytes]]:
+    return _continued, (str(generator.device), bytes(generator.get_state().tolist()))
+
+
+def _continued(device: str, state: bytes) -> torch.Generator:
+    generator = torch.Generator(device)
+    generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+    return generator
+
+
+# To a worker that is spawned PyTorch sends the state of a generator as shared memory that is gone before it is read,
+# and the worker dies: https://github.com/pytorch/pytorch/issues/31571. Its five kilobytes may as well be sent.
+ForkingPickler.register(torch.Generator, _by_value)
+
+
 class Drawn(v2.Transform):
     """A transform that draws for a call or for each sample, and whose settings are plain data."""
 
@@ -204,6 +224,7 @@ class Drawn(v2.Transform):
         super().__init__()
         if generator is not None and not isinstance(generator, torch.Generator):
             raise ValueError(f"{self._name}: generator must be a torch.Generator or None, got {generator!r}")
+        _require_one_of(self._name, "per_sample", per_sample, (True, False))
         self.per_sample = bool(per_sample)
         self.generator = generator
         self._seeded_for: int | None = None
@@ -255,7 +276,7 @@ class LocalTransform(Drawn):
 
     def __init__(self, *, p: float = 1.0, per_sample: bool = False, generator: torch.Generator | None = None) -> None:
         super().__init__(per_sample=per_sample, generator=generator)
-        if not (isinstance(p, int | float) and 0 <= p <= 1):
+        if not (_is_number(p) and 0 <= p <= 1):
             raise ValueError(f"{self._name}: p is a probability in [0, 1], got {p!r}")
         self.p = float(p)
 
@@ -281,6 +302,8 @@ class LocalTransform(Drawn):
         at_once = max(1, _PIXELS // (size[0] * size[1]))
         if not _in_parts(inpt, params, at_once):
             return self._done_to(inpt, params, size, device)
+        batch = _batch_of(params)  # the parts would not see that the whole does not fit
+        functional.check_batch(self._name, inpt.shape[:-2], batch, inpt.shape)
 
         def like(values: Tensor) -> Tensor:
             return tv_tensors.wrap(values, like=inpt) if isinstance(inpt, tv_tensors.TVTensor) else values
@@ -339,6 +362,7 @@ class _Warp(LocalTransform):
         self.padding = padding
         self._fills = _fill_by_type(self._name, fill)
         self.fill = self._fills if isinstance(fill, Mapping) else fill
+        _require_one_of(self._name, "fold_free", fold_free, (True, False))
         self.fold_free = bool(fold_free)
 
     def draw(self, size: tuple[int, int], source: Source) -> Params:
@@ -391,12 +415,14 @@ class _Warp(LocalTransform):
         return self._moved(params, *affine.pixel_centres(size, device), size, device).movedim(-3, -1)
 
     def _done_to(self, inpt: Any, params: Params, size: tuple[int, int], device: torch.device) -> Any:
+        # What Pillow has just opened is a JpegImageFile or the like.
+        kind = "Image" if isinstance(inpt, PIL.Image.Image) else type(inpt).__name__
         return functional.warp(
             inpt,
             self.grid(params, size, device),
             interpolation=self.interpolation,
             padding=self.padding,
-            fill=self._fills.get(type(inpt).__name__, self._fills.get("others", 0)),
+            fill=self._fills.get(kind, self._fills.get("others", 0)),
             near=self._farthest(params, size) <= 3,
         )
 
@@ -677,7 +703,10 @@ class LocalAffine(_Warp):
 
 
 def _differentiated(*values: Any) -> bool:
-    return torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in values)
+    """Backwards, or forwards as `torch.func.jvp` does it: neither can follow what is written to given memory."""
+    tensors = [v for v in values if isinstance(v, Tensor)]
+    backwards = torch.is_grad_enabled() and any(v.requires_grad for v in tensors)
+    return backwards or any(unpack_dual(v).tangent is not None for v in tensors)
 
 
 def _weaker(params: Params, factor: Tensor) -> Params:
@@ -686,7 +715,8 @@ def _weaker(params: Params, factor: Tensor) -> Params:
         return params | {"atoms": [_weaker(atom, factor) for atom in params["atoms"]]}
     if not params:
         return params
-    return params | {"alpha": torch.as_tensor(params["alpha"], device=factor.device) * factor.unsqueeze(-1)}
+    alpha = torch.as_tensor(params["alpha"], dtype=torch.float32, device=factor.device)
+    return params | {"alpha": alpha * factor.unsqueeze(-1)}
 
 
 # Of a batch on the CPU so many pixels are done at a time, whose temporaries fit the cache: an image of 224² takes half
@@ -700,9 +730,18 @@ def _in_parts(inpt: Any, params: Params, at_once: int) -> bool:
         return False
     if isinstance(inpt, tv_tensors.KeyPoints | tv_tensors.BoundingBoxes):
         return False
+    return len(inpt) > at_once and bool(_batch_of(params))
+
+
+def _batch_of(params: Params) -> tuple[int, ...]:
+    """The leading dimensions that a draw was made for."""
     alphas = [its["alpha"] for its in params.get("atoms", [params]) if its]
-    per_sample = bool(alphas) and torch.as_tensor(alphas[0]).ndim > 1
-    return per_sample and len(inpt) > at_once
+    return tuple(_as_tensor(alphas[0]).shape[:-1]) if alphas else ()
+
+
+def _as_tensor(value: Any) -> Tensor:
+    """Numbers of a draw, which may come from JSON. A tensor stays where it is, whatever the default device."""
+    return value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
 
 
 def taken(params: Params, samples: slice) -> Params:
@@ -713,8 +752,8 @@ def taken(params: Params, samples: slice) -> Params:
             return value
         if name == "atoms":
             return [taken(atom, samples) for atom in value]
-        numbers = torch.as_tensor(value)
-        return value if name == "order" and numbers.ndim == 1 else numbers[samples]  # a given order is everyone's
+        drawn = _as_tensor(value)
+        return value if name == "order" and drawn.ndim == 1 else drawn[samples]  # a given order is everyone's
 
     return {name: part(name, value) for name, value in params.items()}
 
@@ -886,7 +925,8 @@ def from_config(config: Mapping[str, Any]) -> Any:
     >>> from_config({"LocalTranslate": {"alpha": [0, 0.2], "p": 0.8}}).alpha
     (0.0, 0.2)
     """
-    classes = {c.__name__: c for c in _subclasses(Drawn) if not c.__name__.startswith("_")}
+    bare = {Drawn, LocalTransform, LocalWarp}  # these do nothing by themselves
+    classes = {c.__name__: c for c in _subclasses(Drawn) - bare if not c.__name__.startswith("_")}
     if len(config) != 1 or not set(config) <= classes.keys():
         raise ValueError(
             f"from_config: expected one of {', '.join(sorted(classes))} with its settings, such as "
@@ -931,11 +971,16 @@ def _checked_law(name: str, spectrum: Any, period: float, bound: Bound) -> tuple
     return spectrum, float(period), bound
 
 
+def _is_number(value: object) -> bool:
+    """Of Python's or of NumPy's types."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def _range(name: str, argument: str, value: Any, *, at_least_zero: bool = False) -> tuple[float, float]:
     """(low, high) from a number or a pair of them."""
     bounds = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value, value)
     expected = f"{name}: {argument} must be a finite number or a (low, high) pair of them"
-    if len(bounds) != 2 or not all(isinstance(b, int | float) and not isinstance(b, bool) for b in bounds):
+    if len(bounds) != 2 or not all(map(_is_number, bounds)):
         raise ValueError(f"{expected}, got {value!r}")
     low, high = float(bounds[0]), float(bounds[1])
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -974,16 +1019,23 @@ def _fill_by_type(name: str, fill: Fill) -> dict[str, functional.Fill]:
     named: dict[str, functional.Fill] = {}
     for kind, value in by_type.items():
         values = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-        if not values or not all(isinstance(v, int | float) for v in values):
+        if not values or not all(isinstance(v, int | float) and math.isfinite(v) for v in values):
             raise ValueError(
-                f"{name}: fill must be a number, one for each channel, or a dict from type (or 'others') to these, "
-                f"got {fill!r}"
+                f"{name}: fill must be a finite number, one for each channel, or a dict from type (or 'others') to "
+                f"these, got {fill!r}"
+            )
+        if not isinstance(kind, type) and kind not in _FILLED:
+            raise ValueError(
+                f"{name}: fill must be a dict from a type, or a name out of {', '.join(_FILLED)}, got {fill!r}"
             )
         named[kind if isinstance(kind, str) else kind.__name__] = value
     return named
 
 
-def _require_one_of(name: str, argument: str, value: object, allowed: tuple[str, ...]) -> None:
+_FILLED = ("Image", "Video", "Mask", "Tensor", "others")
+
+
+def _require_one_of(name: str, argument: str, value: object, allowed: tuple[object, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name}: {argument} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
@@ -994,7 +1046,7 @@ def _require_one_of(name: str, argument: str, value: object, allowed: tuple[str,
 def _layout(name: str, inputs: list[Any]) -> tuple[tuple[int, int], torch.device, tuple[int, ...]]:
     """Size, device and batch of a sample. The batch is what leads an image's [C, H, W] or a video's [T, C, H, W];
     without either, all that leads the planes of a mask, the points [n, 2] or the boxes [n, 4]."""
-    sizes = {_size(inpt) for inpt in inputs}
+    sizes = {_size(name, inpt) for inpt in inputs}
     if len(sizes) > 1:
         raise ValueError(
             f"{name}: the parts of a sample must have one size, got (height, width) {sorted(sizes)}; resize them, "
@@ -1021,10 +1073,15 @@ def _layout(name: str, inputs: list[Any]) -> tuple[tuple[int, int], torch.device
     return (height, width), device, batch
 
 
-def _size(inpt: Any) -> tuple[int, int]:
+def _size(name: str, inpt: Any) -> tuple[int, int]:
     if isinstance(inpt, tv_tensors.KeyPoints | tv_tensors.BoundingBoxes):
         height, width = inpt.canvas_size
     elif isinstance(inpt, Tensor):
+        if inpt.ndim < 2:  # labels, say: with no Image beside them, torchvision takes the first tensor for one
+            raise ValueError(
+                f"{name}: expected an image [..., H, W], got a tensor of shape {tuple(inpt.shape)}; wrap what is one "
+                "in tv_tensors.Image, and other tensors pass"
+            )
         height, width = inpt.shape[-2:]
     else:
         width, height = inpt.size

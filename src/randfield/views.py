@@ -42,7 +42,8 @@ _RATIO = (3 / 4, 4 / 3)
 _LOG_RATIO = (math.log(3 / 4), math.log(4 / 3))
 _TRIES = 10
 _NUMBERS = 2 * _TRIES + 15  # that a view takes
-_STEPS = ("crop", "flip", "order", "factors", "hue", "grey", "sigma")
+_AMOUNTS = ("factors", "hue", "grey", "sigma")
+_STEPS = ("crop", "flip", "order", *_AMOUNTS)
 _BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)
 _UNCHANGED = (1.0, 1.0, 1.0, 0.0)  # the amounts of these that change nothing
 
@@ -94,29 +95,31 @@ class SimCLRViews(Drawn):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(per_sample=per_sample, generator=generator)
-        if size < 1 or n_views < 1:
-            raise ValueError(
-                f"SimCLRViews: size and n_views must be at least 1, got size={size!r}, n_views={n_views!r}"
-            )
-        if not 0 <= strength <= 1.25:
+        for name, number in (("size", size), ("n_views", n_views)):
+            if not isinstance(number, int) or number < 1:
+                raise ValueError(f"SimCLRViews: {name} must be a whole number of at least 1, got {number!r}")
+        if not (isinstance(strength, int | float) and 0 <= strength <= 1.25):
             raise ValueError(
                 f"SimCLRViews: strength must be in [0, 1.25], got {strength!r}; at 1.25 brightness reaches from 0 to 2"
             )
-        low, high = crop_scale
-        if not 0 < low <= high <= 1:
+        scale = tuple(crop_scale) if isinstance(crop_scale, Sequence) else ()
+        if len(scale) != 2 or not all(isinstance(s, int | float) for s in scale) or not 0 < scale[0] <= scale[1] <= 1:
             raise ValueError(f"SimCLRViews: crop_scale must be a (low, high) range in (0, 1], got {crop_scale!r}")
+        for name, choice in (("blur", blur), ("normalize", normalize)):
+            if choice not in (True, False):
+                raise ValueError(f"SimCLRViews: {name} must be True or False, got {choice!r}")
         local = from_config(local) if isinstance(local, Mapping) else local
         if local is not None and not isinstance(local, LocalTransform):
             raise ValueError(
                 f"SimCLRViews: local must be a local transform such as LocalTranslate(p=0.8), or None, got {local!r}; "
                 "put other transforms before or after the views"
             )
-        self.size = int(size)
+        self.size = size
         self.local = local
-        self.n_views = int(n_views)
+        self.n_views = n_views
         self.strength = float(strength)
         self.blur = bool(blur)
-        self.crop_scale = (float(low), float(high))
+        self.crop_scale = (float(scale[0]), float(scale[1]))
         self.normalize = bool(normalize)
 
     # -- drawing
@@ -220,6 +223,12 @@ class SimCLRViews(Drawn):
 
     def transform(self, inpt: Any, params: Params) -> list[Tensor]:
         image = _as_tensor(inpt)
+        drawn, samples = len(params["views"][0]["crop"]), len(image) if image.ndim == 4 else 1
+        if drawn not in (1, samples):
+            raise ValueError(
+                f"SimCLRViews: parameters were drawn for {drawn} samples, but the input has shape "
+                f"{tuple(image.shape)}; draw for this batch, or take(params, samples) what is for its samples"
+            )
         if image.ndim == 4:
             return [self._view(image, view, batched=True) for view in params["views"]]
         return [self._view(image.unsqueeze(0), view, batched=False).squeeze(0) for view in params["views"]]
@@ -287,7 +296,11 @@ class SimCLRViews(Drawn):
         n, _, height, width = images.shape
         device = images.device
         local = view.get("local")
-        view = {step: torch.as_tensor(drawn, device=device) for step, drawn in view.items() if step != "local"}
+        view = {
+            step: torch.as_tensor(drawn, dtype=torch.float32 if step in _AMOUNTS else None, device=device)
+            for step, drawn in view.items()
+            if step != "local"
+        }
         view = {step: drawn.expand(n, *drawn.shape[1:]) for step, drawn in view.items()}
         top, left, crop_h, crop_w = view["crop"].unbind(-1)
         x = images.to(torch.float32, copy=True)
@@ -458,9 +471,9 @@ def _resize_matrix(
     start: Shaped[Tensor, " b"], length: Shaped[Tensor, " b"], n: int, size: int
 ) -> Float[Tensor, "b size n"]:
     """Antialiased bilinear resampling of n pixels' `length` from `start` to `size`, as a matrix for each sample."""
-    scale = (length / size).unsqueeze(-1)
-    centre = (torch.arange(size, device=start.device) + 0.5) * scale
-    pixel = torch.arange(n, device=start.device) - start.unsqueeze(-1)
+    scale = (length.float() / size).unsqueeze(-1)
+    centre = (torch.arange(size, dtype=torch.float32, device=start.device) + 0.5) * scale
+    pixel = torch.arange(n, dtype=torch.float32, device=start.device) - start.unsqueeze(-1)
     distance = (pixel.unsqueeze(1) + 0.5 - centre.unsqueeze(-1)).abs() / scale.unsqueeze(-1).clamp_min(1)
     inside = (pixel >= 0) & (pixel < length.unsqueeze(-1))
     weight = (1 - distance).clamp_min(0) * inside.unsqueeze(1)
@@ -489,5 +502,6 @@ def _batch_and_size(inpt: Any) -> tuple[int | None, int, int]:
 
 def _as_tensor(inpt: Any) -> Tensor:
     if isinstance(inpt, PIL.Image.Image):
-        return tvf.pil_to_tensor(inpt if inpt.mode == "RGB" else inpt.convert("RGB"))
+        with torch.device("cpu"):  # a photo is there, whatever the default device
+            return tvf.pil_to_tensor(inpt if inpt.mode == "RGB" else inpt.convert("RGB"))
     return inpt.as_subclass(Tensor) if isinstance(inpt, tv_tensors.TVTensor) else inpt

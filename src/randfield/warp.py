@@ -114,6 +114,8 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """The floating-point type that images of `dtype` are computed in."""
     if dtype in (torch.float64, torch.int32, torch.int64, torch.uint32, torch.uint64):
         return torch.float64
+    if dtype.is_complex:
+        raise ValueError(f"warp: expected real numbers, got {dtype}; warp torch.view_as_real(image).movedim(-1, 0)")
     return torch.float32
 
 
