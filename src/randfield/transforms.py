@@ -32,7 +32,7 @@ from torchvision import tv_tensors
 from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import is_pure_tensor
 
-from randfield import affine, fields, functional
+from randfield import affine, fields, functional, kernels
 from randfield.fields import Bound, Spectrum, matern, power_law, squared_exponential
 from randfield.warp import Interpolation, Padding
 
@@ -486,6 +486,9 @@ class LocalWarp(_Warp):
     def _moved(self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device) -> Tensor:
         phi, alpha, peak = self.law.evaluate(params, size, device)
         factor = alpha if peak is None else alpha / peak
+        if self._is_ours and kernels.fit(x, y, phi, factor if isinstance(factor, Tensor) else None):
+            assert self._move is not None
+            return kernels.move(self._move, x, y, phi, factor)
         if torch.compiler.is_compiling() or not self._is_ours or _differentiated(x, y, phi, factor):
             return torch.stack(torch.broadcast_tensors(*self.move(x, y, *(phi * factor).unbind(-3))), -3)
         # The fields are ours: write over them rather than into new memory, which costs more than the arithmetic.

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from randfield import kernels
 from randfield.affine import identity_grid
 from randfield.fields import cached
 
@@ -45,11 +46,15 @@ def pull(
     if interpolation not in ("bilinear", "bicubic", "nearest"):
         raise ValueError(f"warp: interpolation must be one of 'bilinear', 'bicubic', 'nearest', got {interpolation!r}")
     fill = fill if padding == "zeros" else None
-    grid = _unit_square(grid, image.shape[-2], image.shape[-1], reflect=padding == "reflection", near=near)
+    reflect = padding == "reflection"
     if interpolation == "nearest":
-        return _pull_nearest(image, grid, padding, fill)
+        return _pull_nearest(image, _unit_square(grid, *image.shape[-2:], reflect=reflect, near=near), padding, fill)
     values = image.to(compute_dtype(image.dtype))
-    grid = grid.to(values.dtype)
+    if interpolation == "bilinear" and padding != "zeros" and _fit(values, grid):
+        exact = image.dtype == torch.uint8
+        values = kernels.pull(values, grid, reflect=reflect, dtype=torch.uint8 if exact else torch.float32)
+        return values if exact else from_values(values, image.dtype)
+    grid = _unit_square(grid, *image.shape[-2:], reflect=reflect, near=near).to(values.dtype)
     if padding == "zeros":
         mode = "zeros"
     elif image.device.type == "mps":  # no border padding there: stop at the outermost pixel centres instead
@@ -63,6 +68,16 @@ def pull(
     if fill is not None:
         values = values + fill
     return from_values(values, image.dtype, clamp=interpolation == "bicubic" or fill is not None)
+
+
+def _fit(values: Tensor, grid: Tensor) -> bool:
+    pixels = values.shape[-2] * values.shape[-1]
+    return (
+        values.dtype == grid.dtype == torch.float32
+        and len(values) == len(grid)
+        and 0 < pixels < 2**31
+        and kernels.fit(values, grid)
+    )
 
 
 def _pull_nearest(image: Tensor, grid: Tensor, padding: Padding, fill: Tensor | None) -> Tensor:

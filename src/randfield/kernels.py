@@ -1,0 +1,192 @@
+"""The inner loops in C, where they were compiled: `kernels.c`, called with tensors.
+
+They are what `pip install` makes of that file if it finds a C compiler. What PyTorch computes in a dozen passes over
+memory they compute in one: a warp takes half the time, a shift of colours a quarter. Each stands in for a few lines of
+PyTorch in `warp`, `affine`, `color` and `views`, which are the reference and the way for all the rest: other devices and
+types, gradients, graphs being compiled, machines without the compiler. `fit` says which it is.
+
+With RANDFIELD_KERNELS=0 in the environment nothing is compiled, and what was compiled is not used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from randfield import affine
+from randfield.threads import in_threads
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Shaped
+
+__all__ = ["blur", "fit", "library", "move", "pull", "shift", "shifts"]
+
+_ATOMS = (affine.move_rotate, affine.move_scale, affine.move_shear, affine.move_translate)
+_HALO = 64
+
+
+def _load() -> ctypes.CDLL | None:
+    """The library that the build hook made from this very source (it names it alike), if this machine can run it."""
+    if os.environ.get("RANDFIELD_KERNELS") == "0":
+        return None
+    source = Path(__file__).with_suffix(".c")
+    if not source.exists():
+        return None
+    made = source.with_name(f"libkernels-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.so")
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    if not made.exists() or (x86 and torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512")):
+        return None
+    try:
+        return _declared(ctypes.CDLL(str(made)))
+    except (OSError, AttributeError):  # made for another machine
+        return None
+
+
+def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    at, long, i32 = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
+    library.pull.argtypes = [long, long, i32, i32, at, at, at, long, long, i32, at, at]
+    library.move.argtypes = [i32, long, long, long, at, at, at, at, at, at, at]
+    library.shift.argtypes = [long, long, at, at, at, at, at, at]
+    library.blur.argtypes = [long, long, long, at, at, i32, at]
+    for function in (library.pull, library.move, library.shift, library.blur):
+        function.restype = None
+    return library
+
+
+library = _load()
+"""The compiled kernels; None where there are none."""
+
+
+def fit(*tensors: Tensor | None) -> bool:
+    """Whether the kernels may be given the memory of these: plain float32 or uint8 tensors on the CPU, no gradients."""
+    if library is None or torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    return all(t is None or _plain(t) for t in tensors)
+
+
+def _plain(t: Tensor) -> bool:
+    return (
+        type(t) in (Tensor, torch.nn.Parameter)
+        and t.dtype in (torch.float32, torch.uint8)
+        and t.device.type == "cpu"
+        and not (t.requires_grad and torch.is_grad_enabled())
+        and not t.is_neg()
+        and torch.autograd.forward_ad._current_level < 0
+    )
+
+
+def pull(
+    image: Float[Tensor, "n c h w"], grid: Float[Tensor, "n height width 2"], *, reflect: bool, dtype: torch.dtype
+) -> Shaped[Tensor, "n c height width"]:
+    """`warp.pull`, bilinear, with padding "reflection" or "border"; the result is float32 or rounded to uint8."""
+    n, channels, height, width = image.shape
+    rows, columns = grid.shape[1:3]
+    image = image.contiguous()
+    out = image.new_empty((n, channels, rows, columns), dtype=dtype)
+    strides = (ctypes.c_long * 4)(*grid.stride())
+
+    def some(first: int, end: int) -> None:
+        target = out[first:end].data_ptr()
+        floats, rounded = (target, None) if dtype == torch.float32 else (None, target)
+        pixels, points = image[first:end].data_ptr(), grid[first:end].data_ptr()
+        _library().pull(
+            end - first, channels, height, width, pixels, points, strides, rows, columns, reflect, floats, rounded
+        )
+
+    parts = min(n, torch.get_num_threads())
+    if parts <= 1:
+        some(0, n)
+    else:
+        in_threads(lambda part: some(part * n // parts, (part + 1) * n // parts), range(parts))
+    return out
+
+
+def move(
+    atom: Callable[..., Any],
+    x: Tensor,
+    y: Tensor,
+    phi: Float[Tensor, "*batch fields h w"],
+    factor: float | Tensor,
+) -> Float[Tensor, "*batch 2 h w"]:
+    """`affine.move_*`, whichever `atom` is, with the fields phi · factor, as planes of x and y; written over phi."""
+    *batch, fields, height, width = phi.shape
+    phi = phi.contiguous()
+    planes = phi if fields == 2 else phi.new_empty((*batch, 2, height, width))
+    factors = torch.as_tensor(factor, dtype=torch.float32, device=phi.device).expand(*batch, fields, 1, 1).contiguous()
+    x, y = (t.expand(*batch, height, width).reshape(-1, height, width) for t in (x, y))
+    _library().move(
+        _ATOMS.index(atom),
+        len(x),
+        height,
+        width,
+        phi.data_ptr(),
+        factors.data_ptr(),
+        x.data_ptr(),
+        (ctypes.c_long * 3)(*x.stride()),
+        y.data_ptr(),
+        (ctypes.c_long * 3)(*y.stride()),
+        planes.data_ptr(),
+    )
+    return planes
+
+
+def shifts(rgb: Tensor, *fields: Tensor | None) -> bool:
+    """Whether `shift` will do: as `fit` says, and the fields have no samples that the images do not have."""
+    size = (*rgb.shape[:-3], *rgb.shape[-2:])
+    return fit(rgb, *fields) and all(
+        g is None or (g.dtype == torch.float32 and torch.broadcast_shapes(g.shape, size) == size) for g in fields
+    )
+
+
+def shift(
+    rgb: Shaped[Tensor, "*batch 3 h w"], *fields: Float[Tensor, "..."] | None
+) -> Shaped[Tensor, "*batch 3 h w"]:
+    """`color.shift` by the fields of hue, saturation and value, which broadcast to the planes; uint8 is rounded."""
+    *batch, _, height, width = rgb.shape
+    rgb, pixels, floats = rgb.contiguous(), height * width, rgb.dtype == torch.float32
+    out = torch.empty_like(rgb)
+    expanded = [None if g is None else g.expand(*batch, height, width) for g in fields]
+    for index in product(*map(range, batch[:-1])):
+        given, strides = [], []
+        for g in expanded:
+            g = None if g is None else g[index]
+            if g is not None and g.stride(-2) != width * g.stride(-1):  # rows do not follow one another
+                g = g.contiguous()
+            given.append(g)
+            strides += [0, 0] if g is None else [g.stride(0) if batch else 0, g.stride(-1)]
+        source, target = rgb[index].data_ptr(), out[index].data_ptr()
+        _library().shift(
+            batch[-1] if batch else 1,
+            pixels,
+            (ctypes.c_void_p * 3)(*(None if g is None else g.data_ptr() for g in given)),
+            (ctypes.c_long * 6)(*strides),
+            source if floats else None,
+            None if floats else source,
+            target if floats else None,
+            None if floats else target,
+        )
+    return out
+
+
+def blur(x: Float[Tensor, "c h w"], weights: Sequence[float]) -> Float[Tensor, "c h w"]:
+    """Both axes convolved with weights[0 … reach] to either side, mirrored at the edges' pixel centres."""
+    reach = len(weights) - 1
+    if reach >= min(*x.shape[-2:], _HALO):
+        raise ValueError(f"blur: expected a reach below {_HALO} and both sides of {tuple(x.shape)}, got {reach}")
+    x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+    _library().blur(*x.shape, x.data_ptr(), (ctypes.c_float * len(weights))(*weights), reach, out.data_ptr())
+    return out
+
+
+def _library() -> ctypes.CDLL:
+    assert library is not None
+    return library
