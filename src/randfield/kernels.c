@@ -12,6 +12,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #define TILE 256
 #define HALO 64 /* known to kernels.py */
@@ -23,6 +24,23 @@ static inline int tile_at(long first, long end) { return end - first < TILE ? (i
 
 static void gather(const float *from, long step, int n, float *to) {
     for (int i = 0; i < n; i++) to[i] = from[i * step];
+}
+
+/* ------------------------------------------------------------------------------------------ bounds: fields.peak_of */
+
+/* The largest magnitude of each of n fields; NaN if there is one in it. Without their sign, floats are ordered as the
+   integers of the same bits are, and NaN comes last. */
+void peak(long n, long pixels, const float *phi, float *out) {
+    for (long field = 0; field < n; field++) {
+        int32_t highest = 0;
+        for (long i = 0; i < pixels; i++) {
+            int32_t bits;
+            memcpy(&bits, phi + field * pixels + i, sizeof bits);
+            bits &= INT32_MAX;
+            highest = bits > highest ? bits : highest;
+        }
+        memcpy(out + field, &highest, sizeof highest);
+    }
 }
 
 /* ------------------------------------------------------------------------------------- sampling: warp.pull, bilinear */
@@ -160,7 +178,7 @@ void shift(long n, long pixels, const float *const *fields, const long *strides,
             for (int k = 0; k < 3; k++) {
                 const long from = (3 * image + k) * pixels + first;
                 if (bytes_in)
-                    for (int i = 0; i < count; i++) rgb[k][i] = bytes_in[from + i] / 255.f;
+                    for (int i = 0; i < count; i++) rgb[k][i] = bytes_in[from + i] * (1 / 255.f);
                 else
                     for (int i = 0; i < count; i++) rgb[k][i] = floats_in[from + i];
                 if (fields[k])

@@ -22,15 +22,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from randfield import affine
 from randfield.threads import in_threads
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Shaped
 
-__all__ = ["blur", "fit", "library", "move", "pull", "shift", "shifts"]
+__all__ = ["blur", "fit", "library", "move", "peak", "pull", "shift", "shifts"]
 
-_ATOMS = (affine.move_rotate, affine.move_scale, affine.move_shear, affine.move_translate)
+_ATOMS = ("move_rotate", "move_scale", "move_shear", "move_translate")  # as in the C
 _HALO = 64
 
 
@@ -53,11 +52,12 @@ def _load() -> ctypes.CDLL | None:
 
 def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
     at, long, i32 = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
+    library.peak.argtypes = [long, long, at, at]
     library.pull.argtypes = [long, long, i32, i32, at, at, at, long, long, i32, at, at]
     library.move.argtypes = [i32, long, long, long, at, at, at, at, at, at, at]
     library.shift.argtypes = [long, long, at, at, at, at, at, at]
     library.blur.argtypes = [long, long, long, at, at, i32, at]
-    for function in (library.pull, library.move, library.shift, library.blur):
+    for function in (library.peak, library.pull, library.move, library.shift, library.blur):
         function.restype = None
     return library
 
@@ -82,6 +82,14 @@ def _plain(t: Tensor) -> bool:
         and not t.is_neg()
         and torch.autograd.forward_ad._current_level < 0
     )
+
+
+def peak(phi: Float[Tensor, "*batch h w"]) -> Float[Tensor, "*batch 1 1"]:
+    """`fields.peak_of`, for fields of two axes."""
+    phi = phi.contiguous()
+    out = phi.new_empty((*phi.shape[:-2], 1, 1))
+    _library().peak(out.numel(), phi.shape[-2] * phi.shape[-1], phi.data_ptr(), out.data_ptr())
+    return out
 
 
 def pull(
@@ -124,7 +132,7 @@ def move(
     factors = torch.as_tensor(factor, dtype=torch.float32, device=phi.device).expand(*batch, fields, 1, 1).contiguous()
     x, y = (t.expand(*batch, height, width).reshape(-1, height, width) for t in (x, y))
     _library().move(
-        _ATOMS.index(atom),
+        _ATOMS.index(atom.__name__),
         len(x),
         height,
         width,
@@ -141,9 +149,15 @@ def move(
 
 def shifts(rgb: Tensor, *fields: Tensor | None) -> bool:
     """Whether `shift` will do: as `fit` says, and the fields have no samples that the images do not have."""
-    size = (*rgb.shape[:-3], *rgb.shape[-2:])
+    size = (*rgb.shape[:-3], *rgb.shape[-2:])[::-1]
     return fit(rgb, *fields) and all(
-        g is None or (g.dtype == torch.float32 and torch.broadcast_shapes(g.shape, size) == size) for g in fields
+        g is None
+        or (
+            g.dtype == torch.float32
+            and g.ndim <= len(size)
+            and all(a in (1, b) for a, b in zip(reversed(g.shape), size, strict=False))
+        )
+        for g in fields
     )
 
 
