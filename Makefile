@@ -20,8 +20,9 @@ test: $(VENV)/tested ## ruff, strict types, and the tests with README and docstr
 	$(BIN)/mypy
 	$(BIN)/pytest -q -n 2
 
-test-slow: $(VENV)/tested ## the large and long tests, speed ratios among them, one at a time
+test-slow: $(VENV)/tested ## the large and long tests, speed ratios among them, one at a time, and transforms without the kernels
 	$(BIN)/pytest -q -m slow
+	RANDFIELD_KERNELS=0 $(BIN)/pytest -q tests/test_transforms.py tests/test_functional.py
 
 test-browser: $(VENV)/browsed ## the explorer in a headless Chromium, which this installs if there is none
 	$(BIN)/pytest -q -m browser

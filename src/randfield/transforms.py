@@ -34,6 +34,7 @@ from torchvision.transforms.v2.functional import is_pure_tensor
 
 from randfield import affine, fields, functional, kernels
 from randfield.fields import Bound, Spectrum, matern, power_law, squared_exponential
+from randfield.threads import in_threads
 from randfield.warp import Interpolation, Padding
 
 if TYPE_CHECKING:
@@ -287,9 +288,17 @@ class LocalTransform(Drawn):
 
         params = taken(params, slice(None))  # tensors, if they were lists
         out = torch.empty_like(inpt)
-        for start in range(0, len(inpt), at_once):
+
+        def fill(start: int) -> None:
             some = slice(start, start + at_once)
             out[some] = self._done_to(like(inpt[some]), taken(params, some), size, device)
+
+        starts = range(0, len(inpt), at_once)
+        if _differentiated(inpt, *_numbers(params)):  # a graph grows in one thread
+            for start in starts:
+                fill(start)
+        else:
+            in_threads(fill, starts)
         return like(out)
 
     def _done_to(self, inpt: Any, params: Params, size: tuple[int, int], device: torch.device) -> Any:
@@ -720,6 +729,12 @@ def taken(params: Params, samples: slice) -> Params:
         return value if name == "order" and numbers.ndim == 1 else numbers[samples]  # a given order is everyone's
 
     return {name: part(name, value) for name, value in params.items()}
+
+
+def _numbers(params: Params) -> list[Any]:
+    """All that a draw consists of."""
+    atoms = params.get("atoms", [params])
+    return [value for atom in atoms for value in atom.values()]
 
 
 def _size_of(params: Params) -> tuple[int, int]:
