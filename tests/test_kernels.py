@@ -158,6 +158,20 @@ def test_colours(dtype, channels, kind):
 
 
 @compiled
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_images_as_pil_leaves_them(size, channels):
+    image = torch.randint(0, 256, (*size, channels), dtype=torch.uint8).permute(2, 0, 1)
+    assert torch.equal(kernels._planar(image), image)
+    assert torch.equal(kernels._planar(image[None]), image[None])
+    assert kernels._planar(image).is_contiguous()
+    grid = grid_around(size, 1, 1.0, planes=True)
+    assert torch.equal(pull(image[None], grid), pull(image[None].contiguous(), grid))
+    part = image[:, 1:, 1:]
+    assert torch.equal(kernels._planar(part), part)
+
+
+@compiled
 def test_a_hue_for_all_and_colours_out_of_range():
     image = torch.rand(2, 3, 30, 40) * 3 - 1
     for hue in (torch.tensor(0.2), torch.rand(2, 1, 1), torch.rand(30, 40)):

@@ -26,6 +26,24 @@ static void gather(const float *from, long step, int n, float *to) {
     for (int i = 0; i < n; i++) to[i] = from[i * step];
 }
 
+/* ------------------------------------------------------------------------------------------------ layout: contiguous */
+
+/* Bytes of [pixels, 3], as decoders leave them, to three planes. */
+void planes(long pixels, const uint8_t *from, uint8_t *to) {
+    for (long first = 0; first < pixels; first += TILE) {
+        const int count = tile_at(first, pixels);
+        uint8_t red[TILE], green[TILE], blue[TILE];
+        for (int i = 0; i < count; i++) {
+            red[i] = from[3 * (first + i)];
+            green[i] = from[3 * (first + i) + 1];
+            blue[i] = from[3 * (first + i) + 2];
+        }
+        memcpy(to + first, red, count);
+        memcpy(to + pixels + first, green, count);
+        memcpy(to + 2 * pixels + first, blue, count);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------ bounds: fields.peak_of */
 
 /* The largest magnitude of each of n fields; NaN if there is one in it. Without their sign, floats are ordered as the
@@ -70,35 +88,50 @@ static void locate(float *x, float *y, int n, int height, int width, int reflect
     }
 }
 
-/* n images of `channels` planes, each pulled through a grid of its own, [n, rows, columns, 2] with these strides. The
-   result goes to `floats`, or rounded to `bytes`. */
-void pull(long n, long channels, int height, int width, const float *image, const float *grid, const long *strides,
-          long rows, long columns, int reflect, float *floats, uint8_t *bytes) {
-    const long plane = (long)height * width;
-    const int beside = width > 1, below = height > 1 ? width : 0;
+/* n images of `channels` planes, of bytes if `bytes_in` is set, else of floats; at least two columns wide. Each is pulled
+   through a grid of its own, [n, rows, columns, 2] with these strides. */
+void pull(long n, long channels, int height, int width, const float *floats_in, const uint8_t *bytes_in, const float *grid,
+          const long *strides, long rows, long columns, int reflect, float *floats_out, uint8_t *bytes_out) {
+    const long plane = (long)height * width, below = height > 1 ? width : 0;
     for (long sample = 0; sample < n; sample++)
         for (long row = 0; row < rows; row++)
             for (long first = 0; first < columns; first += TILE) {
                 const int count = tile_at(first, columns);
                 const float *point = grid + sample * strides[0] + row * strides[1] + first * strides[2];
-                float x[TILE], y[TILE], right[TILE], down[TILE], value[TILE];
+                float x[TILE], y[TILE], right[TILE], down[TILE];
                 int32_t at[TILE];
                 gather(point, strides[2], count, x);
                 gather(point + strides[3], strides[2], count, y);
                 locate(x, y, count, height, width, reflect, at, right, down);
                 for (long channel = sample * channels; channel < (sample + 1) * channels; channel++) {
-                    const float *from = image + channel * plane;
-                    const long to = (channel * rows + row) * columns + first;
+                    /* Neighbours in a row are fetched as one: this loop alone is not made of vectors. */
+                    float upper[2 * TILE], lower[2 * TILE], value[TILE];
+                    if (bytes_in) {
+                        const uint8_t *from = bytes_in + channel * plane;
+                        uint8_t above[2 * TILE], under[2 * TILE];
+                        for (int i = 0; i < count; i++) {
+                            memcpy(above + 2 * i, from + at[i], 2);
+                            memcpy(under + 2 * i, from + at[i] + below, 2);
+                        }
+                        for (int i = 0; i < 2 * count; i++) upper[i] = above[i];
+                        for (int i = 0; i < 2 * count; i++) lower[i] = under[i];
+                    } else {
+                        const float *from = floats_in + channel * plane;
+                        for (int i = 0; i < count; i++) {
+                            memcpy(upper + 2 * i, from + at[i], 2 * sizeof(float));
+                            memcpy(lower + 2 * i, from + at[i] + below, 2 * sizeof(float));
+                        }
+                    }
                     for (int i = 0; i < count; i++) {
-                        const float *above = from + at[i], *under = above + below;
-                        const float a = above[0] + down[i] * (under[0] - above[0]);
-                        const float b = above[beside] + down[i] * (under[beside] - above[beside]);
+                        const float a = upper[2 * i] + down[i] * (lower[2 * i] - upper[2 * i]);
+                        const float b = upper[2 * i + 1] + down[i] * (lower[2 * i + 1] - upper[2 * i + 1]);
                         value[i] = a + right[i] * (b - a);
                     }
-                    if (bytes)
-                        for (int i = 0; i < count; i++) bytes[to + i] = (uint8_t)(int)rintf(value[i]);
+                    const long to = (channel * rows + row) * columns + first;
+                    if (bytes_out)
+                        for (int i = 0; i < count; i++) bytes_out[to + i] = (uint8_t)(int)rintf(value[i]);
                     else
-                        for (int i = 0; i < count; i++) floats[to + i] = value[i];
+                        for (int i = 0; i < count; i++) floats_out[to + i] = value[i];
                 }
             }
 }

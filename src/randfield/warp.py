@@ -49,11 +49,11 @@ def pull(
     reflect = padding == "reflection"
     if interpolation == "nearest":
         return _pull_nearest(image, _unit_square(grid, *image.shape[-2:], reflect=reflect, near=near), padding, fill)
-    values = image.to(compute_dtype(image.dtype))
-    if interpolation == "bilinear" and padding != "zeros" and _fit(values, grid):
-        exact = image.dtype == torch.uint8
-        values = kernels.pull(values, grid, reflect=reflect, dtype=torch.uint8 if exact else torch.float32)
-        return values if exact else from_values(values, image.dtype)
+    values = image if image.dtype == torch.uint8 else image.to(compute_dtype(image.dtype))
+    if interpolation == "bilinear" and padding != "zeros" and kernels.pulls(values, grid):
+        values = kernels.pull(values, grid, reflect=reflect)
+        return values if image.dtype == torch.uint8 else from_values(values, image.dtype)
+    values = values.to(compute_dtype(image.dtype))
     grid = _unit_square(grid, *image.shape[-2:], reflect=reflect, near=near).to(values.dtype)
     if padding == "zeros":
         mode = "zeros"
@@ -68,16 +68,6 @@ def pull(
     if fill is not None:
         values = values + fill
     return from_values(values, image.dtype, clamp=interpolation == "bicubic" or fill is not None)
-
-
-def _fit(values: Tensor, grid: Tensor) -> bool:
-    pixels = values.shape[-2] * values.shape[-1]
-    return (
-        values.dtype == grid.dtype == torch.float32
-        and len(values) == len(grid)
-        and 0 < pixels < 2**31
-        and kernels.fit(values, grid)
-    )
 
 
 def _pull_nearest(image: Tensor, grid: Tensor, padding: Padding, fill: Tensor | None) -> Tensor:
