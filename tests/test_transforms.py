@@ -1296,7 +1296,8 @@ def test_a_transform_is_a_module_among_modules(make):
 def test_memory_is_a_stated_multiple_of_the_batch(images, of_transforms, of_views):
     """What a call holds at any moment, its result included, in bytes of its uint8 input. Of the two float views that
     come of an image of 256², six times its bytes are the result."""
-    for make in (*ATOMS, composite, jitter):
+    makes: tuple[Any, ...] = (*ATOMS, composite, jitter)
+    for make in makes:
         t, batch = make(per_sample=True), torch.randint(0, 256, (images, 3, 224, 224), dtype=torch.uint8)
         t(batch)  # fills the caches
         assert peak_bytes(lambda: t(batch)) <= of_transforms * batch.numel()  # noqa: B023
