@@ -316,8 +316,7 @@ def page(run: Run, accelerator: Run | None = None) -> str:
             parts += [
                 "The most that one call holds at any moment, its result included and its input not:",
                 _bullets(sentences),
-                "The tests hold every transform to 25 times the bytes of one image and to 4 times those of a batch of 16 or "
-                "more, and views to 10 times, of which 6 are the result.",
+                "Tests hold transforms to 25 times one image and 4 times a batch of 16; views of 16 to 10, 6 of them result.",
             ]
         for outcome in run.outcomes:
             if outcome.axis:
