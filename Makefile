@@ -20,8 +20,9 @@ test: $(VENV)/tested ## ruff, strict types, and the tests with README and docstr
 	$(BIN)/mypy
 	$(BIN)/pytest -q -n 2
 
-test-slow: $(VENV)/tested ## the large and long tests, speed ratios among them, one at a time
+test-slow: $(VENV)/tested ## the large and long tests, speed ratios among them, one at a time, and transforms without the kernels
 	$(BIN)/pytest -q -m slow
+	RANDFIELD_KERNELS=0 $(BIN)/pytest -q tests/test_transforms.py tests/test_functional.py
 
 test-browser: $(VENV)/browsed ## the explorer in a headless Chromium, which this installs if there is none
 	$(BIN)/pytest -q -m browser
@@ -42,14 +43,14 @@ format: $(VENV)/tested ## format and fix what ruff can fix
 clean: ## remove the environment and what the commands wrote
 	rm -rf $(VENV) runs docs/_build docs/examples .mypy_cache .pytest_cache .ruff_cache
 
-# The marker files hold off the installation until pyproject.toml changes.
+# The marker files hold off the installation until pyproject.toml or what is compiled changes.
 $(VENV)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "randfield needs Python 3.11 or later: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	@touch $@
 
-$(VENV)/installed: $(VENV)/python pyproject.toml
+$(VENV)/installed: $(VENV)/python pyproject.toml hatch_build.py src/randfield/kernels.c
 	@echo "Installing randfield and PyTorch into $(VENV); the first time takes a minute or two."
 	$(BIN)/python -m pip install --quiet --editable ".[study]"
 	@touch $@

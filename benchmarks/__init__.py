@@ -15,5 +15,7 @@ import os
 # AlbumentationsX looks for a newer version of itself on import and counts its users; a benchmark stays off the network.
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 os.environ.setdefault("ALBUMENTATIONS_OFFLINE", "1")
+# Peers multiply matrices by NumPy's OpenBLAS, which reads its number of threads when it is loaded and never again.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # The profiler, which counts memory, announces itself at every start.
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")

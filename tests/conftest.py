@@ -1,6 +1,7 @@
 """Shapes are checked while the tests run: every function of randfield goes through `tests.shapes.checked`."""
 
 import typing
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ import tests.shapes  # noqa: F401  # the hook looks it up
 typing.TYPE_CHECKING = True  # type: ignore[misc]  # a constant to mypy
 with install_import_hook("randfield", "tests.shapes.checked"):
     import randfield  # noqa: F401
+    from randfield import kernels
 typing.TYPE_CHECKING = False  # type: ignore[misc]
 
 
@@ -22,6 +24,18 @@ torch.set_num_threads(1)  # the tests run side by side, and on small images
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(params=["kernels", "PyTorch"])
+def either_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """By the kernels in C, and by the lines of PyTorch they stand in for."""
+    if request.param == "kernels":
+        if kernels.library is None:
+            pytest.skip("the kernels were not compiled")
+        yield
+    else:
+        with kernels.left_out():
+            yield
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ ENVIRONMENT = {
     "system": "a table",
     "python": "3.11",
     "versions": {"torch": "2.8"},
+    "kernels": True,
 }
 
 

@@ -9,6 +9,8 @@ import torch
 
 from randfield.color import hsv_to_rgb, rgb_to_hsv, shift
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 # Every eighth-bit level in steps of 17, so that corners and greys are among them, and the near-greys beside these.
 LEVELS = torch.arange(0, 256, 17) / 255
 CUBE = torch.cartesian_prod(LEVELS, LEVELS, LEVELS)

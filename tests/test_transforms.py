@@ -23,6 +23,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tvf
 
 import randfield
+from benchmarks.measure import peak_bytes
 from randfield import (
     LocalAffine,
     LocalColorJitter,
@@ -34,6 +35,7 @@ from randfield import (
     LocalTranslate,
     LocalValue,
     LocalWarp,
+    SimCLRViews,
     from_config,
     functional,
     matern,
@@ -1413,3 +1415,18 @@ def test_a_transform_is_a_module_among_modules(make):
     model = torch.nn.Sequential(make(alpha=0.2), torch.nn.Conv2d(3, 2, 3)).to(torch.float64).cpu().eval()
     assert model(torch.rand(1, 3, *SIZE, dtype=torch.float64)).dtype == torch.float64
     assert not model[0].state_dict()
+
+
+@pytest.mark.usefixtures("either_way")
+@pytest.mark.parametrize(("images", "of_transforms", "of_views"), [(1, 25, 25), (16, 4, 10)])
+def test_memory_is_a_stated_multiple_of_the_batch(images, of_transforms, of_views):
+    """What a call holds at any moment, its result included, in bytes of its uint8 input. Of the two float views that
+    come of an image of 256², six times its bytes are the result."""
+    makes: tuple[Any, ...] = (*ATOMS, composite, jitter)
+    for make in makes:
+        t, batch = make(per_sample=True), torch.randint(0, 256, (images, 3, 224, 224), dtype=torch.uint8)
+        t(batch)  # fills the caches
+        assert peak_bytes(lambda: t(batch)) <= of_transforms * batch.numel()  # noqa: B023
+    views, batch = SimCLRViews(local=LocalTranslate()), torch.randint(0, 256, (images, 3, 256, 256), dtype=torch.uint8)
+    views(batch)
+    assert peak_bytes(lambda: views(batch)) <= of_views * batch.numel()

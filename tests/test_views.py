@@ -15,6 +15,8 @@ from torchvision.transforms.v2 import functional as tvf
 
 from randfield import LocalAffine, LocalColorJitter, LocalRotate, LocalTranslate, SimCLRViews
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 SIZE = 64
 
 

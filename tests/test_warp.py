@@ -10,6 +10,8 @@ from randfield import LocalAffine, LocalRotate, LocalScale, LocalShear, LocalTra
 from randfield.affine import identity_grid
 from randfield.warp import _clamp_to_centres, compute_dtype, invert, pull
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 SIZES = [(37, 37), (37, 53), (53, 37), (1, 1), (1, 9), (8, 2)]
 DTYPES = [
     torch.uint8,

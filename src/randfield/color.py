@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from randfield import kernels
 from randfield.fields import cached
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def shift(
     >>> shift(torch.tensor([1.0, 0.0, 0.0]).reshape(3, 1, 1), hue=torch.tensor([[1 / 3]])).flatten().round()
     tensor([0., 1., 0.])
     """
+    if kernels.shifts(rgb, hue, saturation, value):
+        return kernels.shift(rgb, hue, saturation, value)
     h, chroma, v = _from_rgb(rgb)
     if hue is not None:
         h = h + hue

@@ -28,7 +28,7 @@ from torch import Tensor
 from torchvision import tv_tensors
 from torchvision.transforms.v2 import functional as tvf
 
-from randfield import color
+from randfield import color, kernels
 from randfield.affine import compose, folding, identity_grid, rotate, sampling_grid, scale, shear, translate
 from randfield.warp import Interpolation, Padding, compute_dtype, from_values, invert, pull, source_of
 
@@ -328,6 +328,8 @@ def _shift_planes(
         return g.reshape(*batch, *(1,) * (image.ndim - 3 - len(batch)), *g.shape[-2:])
 
     fields = [field(g) for g in (hue, saturation, value)]
+    if channels == 3 and image.dtype == torch.uint8 and kernels.shifts(image, *fields):
+        return _like(kernels.shift(image, *fields), inpt)
     height = image.shape[-2]
     rows = height if image.device.type != "cpu" else max(1, _AT_ONCE // (image.numel() // height))
     if rows >= height or torch.compiler.is_compiling():

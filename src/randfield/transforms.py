@@ -35,8 +35,9 @@ from torchvision import tv_tensors
 from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import is_pure_tensor
 
-from randfield import affine, fields, functional
+from randfield import affine, fields, functional, kernels
 from randfield.fields import Bound, Spectrum, matern, power_law, squared_exponential
+from randfield.threads import in_threads
 from randfield.warp import Interpolation, Padding
 
 if TYPE_CHECKING:
@@ -310,9 +311,17 @@ class LocalTransform(Drawn):
 
         params = taken(params, slice(None))  # tensors, if they were lists
         out = torch.empty_like(inpt)
-        for start in range(0, len(inpt), at_once):
+
+        def fill(start: int) -> None:
             some = slice(start, start + at_once)
             out[some] = self._done_to(like(inpt[some]), taken(params, some), size, device)
+
+        starts = range(0, len(inpt), at_once)
+        if _differentiated(inpt, *_numbers(params)):  # a graph grows in one thread
+            for start in starts:
+                fill(start)
+        else:
+            in_threads(fill, starts)
         return like(out)
 
     def _done_to(self, inpt: Any, params: Params, size: tuple[int, int], device: torch.device) -> Any:
@@ -512,6 +521,9 @@ class LocalWarp(_Warp):
     def _moved(self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device) -> Tensor:
         phi, alpha, peak = self.law.evaluate(params, size, device)
         factor = alpha if peak is None else alpha / peak
+        if self._is_ours and kernels.fit(x, y, phi, factor if isinstance(factor, Tensor) else None):
+            assert self._move is not None
+            return kernels.move(self._move, x, y, phi, factor)
         if torch.compiler.is_compiling() or not self._is_ours or _differentiated(x, y, phi, factor):
             return torch.stack(torch.broadcast_tensors(*self.move(x, y, *(phi * factor).unbind(-3))), -3)
         # The fields are ours: write over them rather than into new memory, which costs more than the arithmetic.
@@ -756,6 +768,12 @@ def taken(params: Params, samples: slice) -> Params:
         return value if name == "order" and drawn.ndim == 1 else drawn[samples]  # a given order is everyone's
 
     return {name: part(name, value) for name, value in params.items()}
+
+
+def _numbers(params: Params) -> list[Any]:
+    """All that a draw consists of."""
+    atoms = params.get("atoms", [params])
+    return [value for atom in atoms for value in atom.values()]
 
 
 def _size_of(params: Params) -> tuple[int, int]:

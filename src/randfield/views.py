@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import PIL.Image
@@ -26,8 +25,9 @@ from torch import Tensor
 from torchvision import tv_tensors
 from torchvision.transforms.v2 import functional as tvf
 
-from randfield import color, fields
+from randfield import color, fields, kernels
 from randfield.fields import cached
+from randfield.threads import in_threads
 from randfield.transforms import Drawn, LocalTransform, Params, Source, from_config, taken
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class SimCLRViews(Drawn):
             else:
                 out[start] = self._apply_to_one(images[start], {step: drawn[0] for step, drawn in its.items()})
 
-        _in_threads(fill, range(0, len(images), at_once))
+        in_threads(fill, range(0, len(images), at_once))
         return out
 
     def take(self, params: Params, samples: slice) -> Params:
@@ -354,27 +354,6 @@ class SimCLRViews(Drawn):
 # --------------------------------------------------------------------------------------------------------------- steps
 
 
-def _in_threads(work: Callable[[int], None], items: Sequence[int]) -> None:
-    """Images in threads, each of PyTorch's threads one: quicker than all threads at one image, which is too small."""
-    threads = min(torch.get_num_threads(), len(items))
-    if threads <= 1:
-        for item in items:
-            work(item)
-        return
-    graph, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()  # a thread's own, like its count
-
-    def one(item: int) -> None:
-        with torch.inference_mode(inference), torch.set_grad_enabled(graph):
-            work(item)
-
-    before = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            list(pool.map(one, items))
-    finally:
-        torch.set_num_threads(before)
-
-
 def _taken(view: Params, samples: slice) -> Params:
     """The part of a view's params that is about some of the samples."""
     return {step: taken(drawn, samples) if isinstance(drawn, dict) else drawn[samples] for step, drawn in view.items()}
@@ -442,6 +421,8 @@ def _blur(x: Float[Tensor, "c h w"], sigma: float, radius: int) -> Float[Tensor,
     reach = len(weights) - 1
     if reach == 0:
         return x
+    if kernels.fit(x):
+        return kernels.blur(x, weights)
     for dim in (-1, -2):
         n = x.shape[dim]
         padded = F.pad(x, (reach, reach, 0, 0) if dim == -1 else (0, 0, reach, reach), mode="reflect")

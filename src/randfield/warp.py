@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from randfield import kernels
 from randfield.affine import identity_grid
 from randfield.fields import cached
 
@@ -45,11 +46,15 @@ def pull(
     if interpolation not in ("bilinear", "bicubic", "nearest"):
         raise ValueError(f"warp: interpolation must be one of 'bilinear', 'bicubic', 'nearest', got {interpolation!r}")
     fill = fill if padding == "zeros" else None
-    grid = _unit_square(grid, image.shape[-2], image.shape[-1], reflect=padding == "reflection", near=near)
+    reflect = padding == "reflection"
     if interpolation == "nearest":
-        return _pull_nearest(image, grid, padding, fill)
-    values = image.to(compute_dtype(image.dtype))
-    grid = grid.to(values.dtype)
+        return _pull_nearest(image, _unit_square(grid, *image.shape[-2:], reflect=reflect, near=near), padding, fill)
+    values = image if image.dtype == torch.uint8 else image.to(compute_dtype(image.dtype))
+    if interpolation == "bilinear" and padding != "zeros" and kernels.pulls(values, grid):
+        values = kernels.pull(values, grid, reflect=reflect)
+        return values if image.dtype == torch.uint8 else from_values(values, image.dtype)
+    values = values.to(compute_dtype(image.dtype))
+    grid = _unit_square(grid, *image.shape[-2:], reflect=reflect, near=near).to(values.dtype)
     if padding == "zeros":
         mode = "zeros"
     elif image.device.type == "mps":  # no border padding there: stop at the outermost pixel centres instead
