@@ -148,7 +148,7 @@ def test_a_folder_of_photos_is_streamed(tmp_path):
     (tmp_path / "bad.png").write_bytes(b"")
     result = pretrain(tiny(data=str(tmp_path), epochs=2, batch_size=6), tmp_path / "run", workers=1)
     assert result["knn_top1"] is None
-    assert result["replaced"] >= 1
+    assert result["unreadable"] == 1
 
 
 # --------------------------------------------------------------------------------------------------------------- errors
@@ -162,7 +162,7 @@ def test_another_config_in_the_same_folder(few, tmp_path):
 
 def test_a_folder_that_cannot_be(few, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot write to"):
+    with pytest.raises(RunError, match=r"cannot write .*config.json: Not a directory; make room, or choose another"):
         pretrain(tiny(), tmp_path / "file" / "run")
 
 

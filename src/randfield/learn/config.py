@@ -85,10 +85,16 @@ class Config:
 
     @classmethod
     def of(cls, preset: PresetName, **given: Any) -> Config:
-        """A preset with some of its values replaced; a value of None is not given."""
+        """A preset with some of its values replaced; a value of None is not given.
+
+        Where epochs are given and warm-up is not, it takes at most a tenth of them.
+        """
         if preset not in PRESETS:
             raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
-        return cls.read(PRESETS[preset] | {key: value for key, value in given.items() if value is not None})
+        values = PRESETS[preset] | {key: value for key, value in given.items() if value is not None}
+        if given.get("warmup_epochs") is None:
+            values["warmup_epochs"] = min(values["warmup_epochs"], values["epochs"] / 10)
+        return cls.read(values)
 
     @classmethod
     def read(cls, values: dict[str, Any]) -> Config:

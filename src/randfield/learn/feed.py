@@ -73,18 +73,17 @@ class Streamed(Dataset[dict[str, Any]]):
         self.images, self.views, self.seed = images, views, seed
 
     def __getitem__(self, key: Key) -> dict[str, Any]:
-        made, replaced = [], 0
+        made = []
         with torch.random.fork_rng(devices=()):
             for index in key.indices:
-                image, really = self.images[index]
-                replaced += really != index
+                image, _ = self.images[index]
                 torch.manual_seed(seed_of(self.seed, "views", key.epoch, index))
                 made.append(self.views(tvf.pil_to_tensor(image)))
         return {
             "epoch": key.epoch,
             "step": key.step,
             "views": [torch.stack(view) for view in zip(*made, strict=True)],
-            "replaced": replaced,
+            "broken": self.images.broken,  # known to a worker, but not yet to the process that it works for
         }
 
 
