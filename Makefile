@@ -10,7 +10,7 @@ export NO_ALBUMENTATIONS_UPDATE := 1
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-demo: $(VENV)/installed ## pretrain with and without a local field, probe both: runs/demo/report.html, five minutes at most
+demo: $(VENV)/installed ## pretrain with and without a local field, compare them: runs/demo/report.html
 	$(BIN)/randfield demo
 
 test: $(VENV)/tested ## ruff, strict types, and the tests with README and docstring examples

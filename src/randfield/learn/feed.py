@@ -106,10 +106,11 @@ class Feed:
             self.dataset = Streamed(images, views, seed)
             self.workers = max(1, (os.cpu_count() or 2) - 1) if workers is None else workers
 
-    def loader(self, rank: int = 0, world: int = 1) -> DataLoader[dict[str, Any]]:
+    def loader(self, rank: int = 0, world: int = 1, *, epoch: int = 0) -> DataLoader[dict[str, Any]]:
         if self.batch_size % world:
             raise ValueError(f"batch_size {self.batch_size} cannot be shared by {world} processes; choose a multiple")
         order = Order(len(self.images), self.batch_size, self.seed, rank, world)
+        order.set_epoch(epoch)
         return DataLoader(
             self.dataset,
             sampler=order,
