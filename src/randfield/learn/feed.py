@@ -8,7 +8,6 @@ make the views of one image at a time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -90,9 +89,7 @@ class Streamed(Dataset[dict[str, Any]]):
 class Feed:
     """The images of a run, as batches of `batch_size` over all processes."""
 
-    def __init__(
-        self, images: Images, views: SimCLRViews, *, batch_size: int, seed: int, workers: int | None = None
-    ) -> None:
+    def __init__(self, images: Images, views: SimCLRViews, *, batch_size: int, seed: int, workers: int = 1) -> None:
         if len(images) < batch_size:
             raise ValueError(
                 f"batch_size is {batch_size}, but {images.name} has {len(images)} images; choose a smaller batch"
@@ -104,7 +101,7 @@ class Feed:
             self.dataset, self.workers = Decoded(self.stack), 0
         else:
             self.dataset = Streamed(images, views, seed)
-            self.workers = max(1, (os.cpu_count() or 2) - 1) if workers is None else workers
+            self.workers = workers
 
     def loader(self, rank: int = 0, world: int = 1, *, epoch: int = 0) -> DataLoader[dict[str, Any]]:
         if self.batch_size % world:
@@ -117,5 +114,6 @@ class Feed:
             batch_size=None,  # a key is a whole share
             num_workers=self.workers,
             persistent_workers=self.workers > 0,
+            multiprocessing_context="fork" if self.workers else None,  # what reads an image need not be picklable
             pin_memory=torch.cuda.is_available(),
         )

@@ -82,6 +82,9 @@ def pretrain(
         return result
     found = data.load(config.data, config.root)
     micro = config.batch_size // config.accumulate
+    if workers is None:
+        processes = devices if isinstance(devices, int) else torch.cuda.device_count()
+        workers = max(1, _cores() // max(1, processes) - 1)
     feed = Feed(found.train, config.views(), batch_size=micro, seed=config.seed, workers=workers)
     module = Pretraining(build(config), config, feed)
     checkpoint = out / "last.ckpt"
@@ -123,6 +126,14 @@ def pretrain(
     if trainer.is_global_zero and not watch.stopped and trainer.current_epoch == config.epochs:
         write_whole(result_file, json.dumps(result, indent=1) + "\n")
     return result
+
+
+def _cores() -> int:
+    """Cores that the processes of this machine may use."""
+    per_task, tasks = (os.environ.get(f"SLURM_{name}") for name in ("CPUS_PER_TASK", "NTASKS_PER_NODE"))
+    if per_task:
+        return int(per_task) * int(tasks or 1)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def build(config: Config) -> Method:
