@@ -50,7 +50,7 @@ $(VENV)/python:
 
 $(VENV)/installed: $(VENV)/python pyproject.toml
 	@echo "Installing randfield and PyTorch into $(VENV); the first time takes a minute or two."
-	$(BIN)/python -m pip install --quiet --editable ".[learn]"
+	$(BIN)/python -m pip install --quiet --editable ".[study]"
 	@touch $@
 
 $(VENV)/tested: $(VENV)/installed

@@ -28,3 +28,29 @@ def _seeded() -> None:
 def image() -> torch.Tensor:
     """The default image is not square: square ones hid bugs in other libraries for years."""
     return torch.randint(0, 256, (3, 37, 53), dtype=torch.uint8)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """The demo with 80 images to learn from and 40 to judge by."""
+    from randfield.learn import data
+
+    whole = data.load("demo")
+    less = data.Data("demo", whole.train.take(range(0, 1600, 20)), whole.test.take(range(0, 400, 10)))
+    monkeypatch.setattr(data, "load", lambda name, root="data": less)
+    return less
+
+
+@pytest.fixture
+def fruits(tmp_path):
+    """A folder with 80 of the demo's images to learn from and 40 to judge by, for processes of their own."""
+    from randfield.learn.data import load
+
+    for split, images in (("train", load("demo").train), ("val", load("demo").test)):
+        assert images is not None
+        assert images.labels is not None
+        for index in range(0, len(images), 20 if split == "train" else 10):
+            kind = tmp_path / "fruits" / split / f"{images.labels[index]:02}"
+            kind.mkdir(parents=True, exist_ok=True)
+            images[index][0].save(kind / f"{index}.png")
+    return str(tmp_path / "fruits")

@@ -12,9 +12,9 @@ import time
 import pytest
 import torch
 
-from randfield.learn import data, train
+from randfield.learn import train
 from randfield.learn.config import METHODS, PRESETS, Config
-from randfield.learn.data import Data, DataError, load
+from randfield.learn.data import DataError
 from randfield.learn.probe import features, fingerprint
 from randfield.learn.train import RunError, build, export, load_encoder, pretrain, untrained
 from tests.test_cli import run
@@ -33,15 +33,6 @@ TINY = {
 
 def tiny(**changed):
     return Config.read(TINY | changed)
-
-
-@pytest.fixture
-def few(monkeypatch):
-    """The demo with 80 images to learn from and 40 to judge by."""
-    whole = load("demo")
-    less = Data("demo", whole.train.take(range(0, 1600, 20)), whole.test.take(range(0, 400, 10)))
-    monkeypatch.setattr(data, "load", lambda name, root="data": less)
-    return less
 
 
 def lines(run):
@@ -340,19 +331,6 @@ def test_what_a_command_cannot_do_is_a_sentence(few, tmp_path, capsys, arguments
 # ------------------------------------------------------------------------------------------------- in other processes
 
 COMMAND = [sys.executable, "-m", "randfield", "pretrain", "--json", "--config"]
-
-
-@pytest.fixture
-def fruits(tmp_path):
-    """A folder with 80 of the demo's images to learn from and 40 to judge by, for processes of their own."""
-    for split, images in (("train", load("demo").train), ("val", load("demo").test)):
-        assert images is not None
-        assert images.labels is not None
-        for index in range(0, len(images), 20 if split == "train" else 10):
-            kind = tmp_path / "fruits" / split / f"{images.labels[index]:02}"
-            kind.mkdir(parents=True, exist_ok=True)
-            images[index][0].save(kind / f"{index}.png")
-    return str(tmp_path / "fruits")
 
 
 def command(tmp_path, name, config, *options):

@@ -42,6 +42,7 @@ import randfield
 from randfield import drawing, pictures
 from randfield.learn import commands as learning
 from randfield.names import parse_local
+from randfield.paper import commands as paper
 from randfield.seeds import seed_of
 from randfield.transforms import LocalAffine, LocalTransform, LocalValue, LocalWarp, Params
 
@@ -73,6 +74,7 @@ randfield augment photos/ augmented/ --n 4
     default_parameter=Parameter(negative=()),
 )
 learning.mount(app)
+paper.mount(app)
 
 
 # ---------------------------------------------------------------------------------------------------------- options

@@ -14,7 +14,7 @@ from html import escape
 
 from PIL import Image
 
-__all__ = ["curves", "document", "heading", "picture", "pictures", "table", "text"]
+__all__ = ["curves", "document", "heading", "matrix", "picture", "pictures", "table", "text"]
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --pale: #59636e; --line: #d1d9e0; --ground: #ffffff; }
@@ -66,6 +66,38 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def matrix(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Mapping[tuple[str, str], float],
+    *,
+    words: Mapping[tuple[str, str], str],
+    caption: str,
+) -> str:
+    """A table whose cells are the bluer the greater their value; a cell without one is empty.
+
+    >>> "<td></td>" in matrix(["a"], ["x", "y"], {("a", "x"): 1.0}, words={("a", "x"): "one"}, caption="")
+    True
+    """
+    low, high = min(values.values(), default=0.0), max(values.values(), default=0.0)
+
+    def cell(at: tuple[str, str]) -> str:
+        if at not in values:
+            return "<td></td>"
+        share = (values[at] - low) / (high - low) if high > low else 0.5
+        shade = f"background: color-mix(in srgb, {_COLOURS[0]} {45 * share:.0f}%, transparent)"
+        return f'<td style="{shade}">{escape(words[at])}</td>'
+
+    head = "".join(f"<th>{escape(name)}</th>" for name in ["", *columns])
+    body = "".join(
+        f"<tr><td>{escape(row)}</td>{''.join(cell((row, column)) for column in columns)}</tr>" for row in rows
+    )
+    return (
+        f"<figure><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
 
 
 def picture(image: Image.Image, caption: str, *, kind: str = "PNG") -> str:
