@@ -24,7 +24,7 @@ def test_readme_runs_from_top_to_bottom():
 def test_files_that_the_readme_names_exist():
     text = README.read_text()
     for name in {*re.findall(r"\]\(([^)#:]+)\)", text), *re.findall(r"`((?:docs|tests)/[\w/.]+)`", text)}:
-        assert (README.parent / name).exists(), name
+        assert "/_build/" in name or (README.parent / name).exists(), name
 
 
 @pytest.mark.parametrize("name", ["LocalRotate", "LocalScale", "LocalShear", "LocalTranslate"])
