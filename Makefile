@@ -10,9 +10,8 @@ export NO_ALBUMENTATIONS_UPDATE := 1
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-demo: $(VENV)/installed ## see every transform on a photograph: writes runs/demo/sheet.png
-	@mkdir -p runs/demo
-	$(BIN)/randfield show docs/photos/chelsea.jpg --output runs/demo/sheet.png --seed 0 --overwrite
+demo: $(VENV)/installed ## pretrain with and without a local field, compare them: runs/demo/report.html
+	$(BIN)/randfield demo
 
 test: $(VENV)/tested ## ruff, strict types, and the tests with README and docstring examples
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shlex
 import warnings
 from pathlib import Path
 
@@ -55,6 +56,23 @@ def test_examples_of(page, other, tmp_path, monkeypatch):
     for number, (block, needs) in enumerate(blocks(page), start=1):
         if needs in ("", other):
             exec(compile(block, f"{page.name}, block {number}", "exec"), names)
+
+
+def commands():
+    """The commands of randfield in the pages' shell blocks."""
+    for page in [ROOT / "README.md", *PAGES]:
+        for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True)
+                if "randfield" in words and words[0] in ("randfield", "srun", "torchrun"):
+                    yield pytest.param(words[words.index("randfield") + 1 :], id=f"{page.stem}: {' '.join(words)[:60]}")
+
+
+@pytest.mark.parametrize("words", list(commands()))
+def test_commands_are_commands(words):
+    from randfield.cli import app
+
+    app.parse_args(words, exit_on_error=False, print_error=False)
 
 
 def test_pages_link_to_what_exists():

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,8 +14,10 @@ import torch
 
 from randfield.learn import train
 from randfield.learn.config import METHODS, PRESETS, Config
+from randfield.learn.data import DataError
 from randfield.learn.probe import features, fingerprint
 from randfield.learn.train import RunError, build, export, load_encoder, pretrain, untrained
+from tests.test_cli import run
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:lightning"),  # theirs, and so are those of the libraries
@@ -48,6 +51,10 @@ def test_a_config_is_plain_data_and_back():
     assert Config.read(json.loads(json.dumps(config.plain()))) == config
     for preset in PRESETS:
         assert Config.of(preset, local="rotate+shear").views().local is not None
+    assert Config.of("paper", epochs=100).warmup_epochs == 10
+    assert Config.of("demo", epochs=1).warmup_epochs == 0.1  # a preset's warm-up gives way, a user's does not
+    with pytest.raises(ValueError, match="warmup_epochs"):
+        Config.of("demo", epochs=1, warmup_epochs=2)
     assert Config.of("paper").learning_rate == pytest.approx(0.3 * Config.of("paper").batch_size / 256)
 
 
@@ -129,7 +136,15 @@ def test_steps_in_parts(few, tmp_path):
     assert lines(tmp_path / "run")[0]["step"] == 2
 
 
-def test_a_folder_of_photos_is_streamed(tmp_path):
+def test_a_run_that_was_killed_when_all_was_done_but_the_result(few, tmp_path):
+    whole = pretrain(tiny(), tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    again = pretrain(tiny(), tmp_path / "run")
+    assert {key for key in whole if whole[key] != again[key]} == {"pipeline_efficiency"}  # no step was left to time
+    assert again["pipeline_efficiency"] is None
+
+
+def test_a_folder_of_photos_is_streamed(tmp_path, caplog):
     import PIL.Image
 
     for index in range(12):
@@ -138,7 +153,22 @@ def test_a_folder_of_photos_is_streamed(tmp_path):
     (tmp_path / "bad.png").write_bytes(b"")
     result = pretrain(tiny(data=str(tmp_path), epochs=2, batch_size=6), tmp_path / "run", workers=1)
     assert result["knn_top1"] is None
-    assert result["replaced"] >= 1
+    assert result["unreadable"] == 1
+    assert [record.getMessage() for record in caplog.records if "bad.png" in record.getMessage()] == [
+        f"{tmp_path.name}: cannot read {tmp_path}/bad.png: not an image that Pillow can read; the next takes its place"
+    ]
+
+
+def test_photos_none_of_which_can_be_read(tmp_path):
+    for index in range(4):
+        (tmp_path / f"{index}.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"none of 100 images from .*0.png on can be read"):
+        pretrain(tiny(data=str(tmp_path), batch_size=2), tmp_path / "run")
+    sentence = "mine: none of 100 images can be read"
+    wrapped = DataError(
+        f"Caught DataError in worker 0.\nOriginal Traceback …\nrandfield.learn.data.DataError: {sentence}\n"
+    )
+    assert str(wrapped) == str(DataError(sentence)) == sentence
 
 
 # --------------------------------------------------------------------------------------------------------------- errors
@@ -152,7 +182,7 @@ def test_another_config_in_the_same_folder(few, tmp_path):
 
 def test_a_folder_that_cannot_be(few, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot write to"):
+    with pytest.raises(RunError, match=r"cannot write .*config.json: Not a directory; make room, or choose another"):
         pretrain(tiny(), tmp_path / "file" / "run")
 
 
@@ -182,6 +212,20 @@ def test_a_disk_that_fills_leaves_the_checkpoint_before_it_whole(few, tmp_path, 
     assert pretrain(tiny(), tmp_path / "run")["epochs"] == 3
 
 
+def test_a_disk_that_fills_while_the_log_is_written(few, tmp_path, monkeypatch):
+    def full(self, trainer, module):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(train._Watch, "on_train_epoch_end", full)
+    with pytest.raises(RunError, match=r"No space left on device\. What was finished before is whole"):
+        pretrain(tiny(), tmp_path / "run")
+
+
+def test_more_devices_than_there_are(few, tmp_path, monkeypatch):
+    with pytest.raises(RunError, match="devices=0 on 1 machines cannot be had"):
+        pretrain(tiny(), tmp_path / "run", devices=0)
+
+
 def test_a_loss_that_explodes_is_told(few, tmp_path):
     with pytest.raises(RunError, match="the loss is nan after epoch 1; try a lower learning rate"):
         pretrain(tiny(optimizer="sgd", learning_rate=1e30), tmp_path / "run")
@@ -203,6 +247,85 @@ def test_timm_loads_what_is_exported(few, tmp_path):
     encoder, config = load_encoder(tmp_path / "run")
     assert fingerprint(loaded) == fingerprint(encoder)
     assert torch.equal(*(features(e, few.test, size=config.size) for e in (loaded, encoder)))
+
+
+def test_an_export_that_cannot_be_written(few, tmp_path):
+    pretrain(tiny(epochs=1), tmp_path / "run")
+    with pytest.raises(RunError, match=r"cannot write .*encoder.safetensors: File exists; make room"):
+        export(tmp_path / "run", tmp_path / "run" / "config.json" / "encoder.safetensors")
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+# ------------------------------------------------------------------------------------------------------------- commands
+
+
+def asked(capsys, *arguments):
+    """The exit status of a command, its last line as JSON if it has one, and what it says on standard error."""
+    status = run(*arguments)
+    told = capsys.readouterr()
+    return status, json.loads(told.out.splitlines()[-1]) if told.out else None, told.err
+
+
+def test_commands_end_with_json_and_show_progress_elsewhere(few, tmp_path, capsys):
+    (tmp_path / "config.json").write_text(json.dumps(tiny(epochs=2).plain()))
+    options = ("--config", tmp_path / "config.json", "--out", tmp_path / "run", "--json")
+    status, result, error = asked(capsys, "pretrain", *options)
+    assert status == 0
+    assert {"out", "epochs", "loss", "knn_top1", "images_per_second", "pipeline_efficiency"} <= set(result)
+    assert result["out"] == str(tmp_path / "run")
+    assert "epoch 2 of 2 · loss" in error
+    assert "images/s" in error
+
+    for protocol in ("fast", "knn"):
+        status, result, error = asked(capsys, "probe", tmp_path / "run", "--protocol", protocol, "--json")
+        assert status == 0
+        assert {"top1", "top5", "n", "protocol", "data", "run"} <= set(result)
+        assert (result["n"], result["protocol"]) == (40, protocol)
+        assert "Images to judge by" in error
+    status, untrained, _ = asked(capsys, "probe", tmp_path / "run", "--protocol", "knn", "--untrained", "--json")
+    assert untrained["untrained"]
+    assert untrained["top1"] != result["top1"]
+
+    status, result, _ = asked(capsys, "export", tmp_path / "run", tmp_path / "e.safetensors", "--json")
+    assert (status, result["out"]) == (0, str(tmp_path / "e.safetensors"))
+
+
+def test_commands_say_what_they_did(few, tmp_path, capsys):
+    (tmp_path / "config.json").write_text(json.dumps(tiny(epochs=1).plain()))
+    assert run("pretrain", "--config", tmp_path / "config.json", "--out", tmp_path / "run") == 0
+    told = capsys.readouterr().out
+    assert "Pretrained 1 epochs" in told
+    assert f"Judge it: randfield probe {tmp_path / 'run'}" in told
+    assert run("probe", tmp_path / "run", "--protocol", "knn") == 0
+    told = capsys.readouterr().out
+    assert "of 40 images in 40 classes" in told
+    assert "flatters every encoder" in told
+    assert run("export", tmp_path / "run", tmp_path / "e.safetensors") == 0
+    assert "timm.create_model('resnet18_small_w16'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("pretrain", "--out", "{}/new", "--local", "turn"), 2, "unknown transform 'turn'; expected one of rotate"),
+        (("pretrain", "--out", "{}/new", "--batch-size", "9999"), 2, "demo has 80 images; choose a smaller batch"),
+        (("pretrain", "--out", "{}/new", "--encoder", "resnet19", "--batch-size", "8"), 2, "got 'resnet19'"),
+        (("pretrain", "--out", "{}/new", "--config", "{}/none.json"), 2, "none.json is not a config: "),
+        (("pretrain", "--out", "{}/new", "--config", "c.json", "--preset", "demo"), 2, "exclude each other"),
+        (("pretrain", "--out", "{}/file/new"), 1, "cannot write"),
+        (("pretrain",), 2, "--out"),
+        (("probe", "{}/none"), 1, "is not a run: it has no config.json; name the folder that pretrain wrote"),
+        (("export", "{}/none", "{}/e.safetensors"), 1, "is not a run"),
+    ],
+)
+def test_what_a_command_cannot_do_is_a_sentence(few, tmp_path, capsys, arguments, status, message):
+    (tmp_path / "file").write_text("")
+    ended = run(*(argument.format(tmp_path) for argument in arguments))
+    told = capsys.readouterr()
+    assert ended == status
+    assert not told.out
+    assert "Traceback" not in told.err
+    assert message in re.sub(r"[\s│]+", " ", told.err)
 
 
 # ------------------------------------------------------------------------------------------------- in other processes
@@ -247,6 +370,62 @@ def test_killed_at_any_moment_it_ends_at_the_same_numbers(tmp_path, fruits):
         process.communicate()
         assert not (tmp_path / "killed" / "result.json").exists()
     again = done(command(tmp_path, "killed", config))
+    for key in ("loss", "knn_top1", "epochs"):
+        assert again[key] == whole[key]
+    a, b = weights(tmp_path / "whole"), weights(tmp_path / "killed")
+    assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_killed_while_a_checkpoint_is_written(tmp_path, fruits):
+    """The one before stays, and what was half written is in nobody's way."""
+    config = tiny(data=fruits)
+    whole = done(command(tmp_path, "whole", config))
+    arguments = command(tmp_path, "killed", config)
+    dies = """
+import os, signal, sys
+from randfield.learn import train
+from randfield.__main__ import main
+save, saved = train.torch.save, []
+def half(checkpoint, file):
+    saved.append(file)
+    if len(saved) == 2:
+        file.write(b"half of it")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    save(checkpoint, file)
+train.torch.save = half
+sys.argv = ["randfield", *sys.argv[1:]]
+main()
+"""
+    killed = subprocess.run(
+        [sys.executable, "-c", dies, *arguments[3:]], env=environment(), capture_output=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert (tmp_path / "killed" / ".last.ckpt.tmp").read_bytes() == b"half of it"
+    assert torch.load(tmp_path / "killed" / "last.ckpt", weights_only=True)["epoch"] == 0
+    again = done(arguments)
+    assert [again[key] for key in ("loss", "knn_top1")] == [whole[key] for key in ("loss", "knn_top1")]
+    a, b = weights(tmp_path / "whole"), weights(tmp_path / "killed")
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    assert not list((tmp_path / "killed").glob(".*"))
+
+
+def test_killed_while_it_streams_it_ends_at_the_same_numbers(tmp_path, fruits):
+    """Images of several sizes, decoded by workers, of which there may be more the next time."""
+    from PIL import Image
+
+    for number, kind in enumerate(("00", "01")):
+        Image.new("RGB", (20 + number, 30), "red").save(tmp_path / "fruits" / "train" / kind / "odd.png")
+    (tmp_path / "fruits" / "train" / "02" / "broken.png").write_bytes(b"")
+    config = tiny(data=fruits, epochs=4)
+    whole = done(command(tmp_path, "whole", config, "--workers", "1"))
+    process = subprocess.Popen(
+        command(tmp_path, "killed", config, "--workers", "1"), env=environment(), stderr=subprocess.PIPE, text=True
+    )
+    until(tmp_path / "killed" / "log.jsonl", 2, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    again = done(command(tmp_path, "killed", config, "--workers", "3"))
     for key in ("loss", "knn_top1", "epochs"):
         assert again[key] == whole[key]
     a, b = weights(tmp_path / "whole"), weights(tmp_path / "killed")

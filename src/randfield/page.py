@@ -14,7 +14,7 @@ from html import escape
 
 from PIL import Image
 
-__all__ = ["curves", "document", "heading", "matrix", "picture", "table", "text"]
+__all__ = ["curves", "document", "heading", "matrix", "picture", "pictures", "table", "text"]
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --pale: #59636e; --line: #d1d9e0; --ground: #ffffff; }
@@ -27,7 +27,7 @@ th, td { border-bottom: 1px solid var(--line); padding: .35rem .8rem; text-align
 th:first-child, td:first-child { text-align: left; }
 thead th { border-bottom-width: 2px; }
 figure { margin: 1.2rem 0; } figcaption, .pale { color: var(--pale); font-size: .9rem; }
-img { max-width: 100%; height: auto; image-rendering: auto; } svg { max-width: 100%; height: auto; }
+figure { overflow-x: auto; } img { max-width: 100%; height: auto; margin-right: .25rem; }
 code { font-family: ui-monospace, monospace; font-size: .9em; }
 """
 _COLOURS = ("#0969da", "#cf222e", "#1a7f37", "#8250df", "#bf8700", "#6e7781")
@@ -102,13 +102,18 @@ def matrix(
 
 def picture(image: Image.Image, caption: str, *, kind: str = "PNG") -> str:
     """An image with its caption, which is also what it says to those who do not see it."""
-    encoded = io.BytesIO()
-    image.save(encoded, kind)
-    source = f"data:image/{kind.lower()};base64,{base64.b64encode(encoded.getvalue()).decode()}"
-    return (
-        f'<figure><img src="{source}" width="{image.width}" height="{image.height}" alt="{escape(caption)}">'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
-    )
+    return pictures([image], caption, kind=kind)
+
+
+def pictures(images: Sequence[Image.Image], caption: str, *, kind: str = "PNG") -> str:
+    """Images side by side, as many as there is room for, with one caption."""
+    made = []
+    for image in images:
+        encoded = io.BytesIO()
+        image.save(encoded, kind)
+        source = f"data:image/{kind.lower()};base64,{base64.b64encode(encoded.getvalue()).decode()}"
+        made.append(f'<img src="{source}" width="{image.width}" height="{image.height}" alt="{escape(caption)}">')
+    return f"<figure>{''.join(made)}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def curves(lines: Mapping[str, Sequence[tuple[float, float]]], *, x: str, y: str, caption: str = "") -> str:
@@ -119,9 +124,10 @@ def curves(lines: Mapping[str, Sequence[tuple[float, float]]], *, x: str, y: str
     every = [point for points in lines.values() for point in points]
     if not every:
         return text(f"{y}: nothing to draw", pale=True)
-    width, height, left, right, top, bottom = 640, 300, 64, 150, 16, 44
+    height, left, right, top, bottom = 300, 64, 20 + 7 * max(map(len, lines)), 16, 44
+    width = left + 430 + right
     (x0, x1), (y0, y1) = ((min(v), max(v)) for v in zip(*every, strict=True))
-    y_ticks, x_ticks = _ticks(y0, y1), _ticks(x0, x1)
+    y_ticks, x_ticks = _ticks(y0, y1), _ticks(x0, x1, whole=all(a == int(a) for a, _ in every))
     y0, y1 = min(y0, y_ticks[0]), max(y1, y_ticks[-1])
 
     def at(a: float, b: float) -> tuple[float, float]:
@@ -133,7 +139,9 @@ def curves(lines: Mapping[str, Sequence[tuple[float, float]]], *, x: str, y: str
         _, level = at(x0, tick)
         drawn.append(f'<line x1="{left}" x2="{width - right}" y1="{level:.1f}" y2="{level:.1f}" stroke="var(--line)"/>')
         drawn.append(_label(left - 8, level + 4, f"{tick:g}", "end"))
-    drawn += [_label(at(tick, y0)[0], height - bottom + 18, f"{tick:g}", "middle") for tick in x_ticks]
+    drawn += [
+        _label(at(tick, y0)[0], height - bottom + 18, f"{tick:g}", "middle") for tick in x_ticks if x0 <= tick <= x1
+    ]
     drawn.append(_label((left + width - right) / 2, height - 6, x, "middle"))
     drawn.append(f'<g transform="rotate(-90 14 {height / 2})">{_label(14, height / 2, y, "middle")}</g>')
     ends = sorted((at(*points[-1])[1], name) for name, points in lines.items() if points)
@@ -156,7 +164,7 @@ def _label(x: float, y: float, words: str, anchor: str, colour: str = "var(--pal
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="12" fill="{colour}">{escape(words)}</text>'
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     """About five round numbers that cover the range.
 
     >>> _ticks(0.13, 0.92)
@@ -165,5 +173,7 @@ def _ticks(low: float, high: float) -> list[float]:
     span = (high - low) or abs(high) or 1.0
     step = 10.0 ** math.floor(math.log10(span / 4))
     step *= min((m for m in (1, 2, 5, 10) if span / (step * m) <= 5), default=10)
+    if whole:
+        step = max(1.0, step)
     first, last = math.floor(low / step), math.ceil(high / step)
     return [round(k * step, 10) for k in range(first, last + 1)]

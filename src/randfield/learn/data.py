@@ -16,7 +16,7 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -26,6 +26,7 @@ from typing import Any
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import get_worker_info
 from torchvision.transforms.v2 import functional as tvf
 
 from randfield import pictures
@@ -44,6 +45,9 @@ _SUFFIXES = {suffix for suffix, kind in Image.registered_extensions().items() if
 class DataError(Exception):
     """The data is not there, or not what was asked for; the message says what to do."""
 
+    def __str__(self) -> str:
+        return super().__str__().rpartition("DataError: ")[2].strip()  # torch puts a worker's traceback before it
+
 
 @dataclass(frozen=True)
 class Images:
@@ -60,7 +64,7 @@ class Images:
     where: Callable[[int], str] = str
     """What a picture is called in a message."""
     broken: dict[int, str] = field(default_factory=dict, compare=False)
-    """Why a picture could not be read, for those met so far in this process."""
+    """Why a picture could not be read, for those met so far."""
     _kept: dict[int, Tensor | None] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
@@ -75,13 +79,20 @@ class Images:
             try:
                 return pictures.as_rgb(self.read(at)), at
             except Exception as error:  # Pillow raises what it likes: SyntaxError, struct.error, DecompressionBomb, …
-                self.broken[at] = pictures.reason(error)
-                log.warning(
-                    "%s: cannot read %s: %s; the next takes its place", self.name, self.where(at), self.broken[at]
-                )
+                self.note({at: pictures.reason(error)})
         raise DataError(
             f"{self.name}: none of 100 images from {self.where(index)} on can be read; is it a data set of images?"
         )
+
+    def note(self, broken: Mapping[int, str]) -> None:
+        """Name in the log, once, what cannot be read; a worker leaves that to the process that it works for."""
+        for index, reason in broken.items():
+            if index not in self.broken:
+                self.broken[index] = reason
+                if get_worker_info() is None:
+                    log.warning(
+                        "%s: cannot read %s: %s; the next takes its place", self.name, self.where(index), reason
+                    )
 
     def really(self, index: int) -> int:
         """The index that is read in the place of one, as far as is known: of itself, if it can be."""

@@ -8,7 +8,6 @@ make the views of one image at a time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -73,27 +72,24 @@ class Streamed(Dataset[dict[str, Any]]):
         self.images, self.views, self.seed = images, views, seed
 
     def __getitem__(self, key: Key) -> dict[str, Any]:
-        made, replaced = [], 0
+        made = []
         with torch.random.fork_rng(devices=()):
             for index in key.indices:
-                image, really = self.images[index]
-                replaced += really != index
+                image, _ = self.images[index]
                 torch.manual_seed(seed_of(self.seed, "views", key.epoch, index))
                 made.append(self.views(tvf.pil_to_tensor(image)))
         return {
             "epoch": key.epoch,
             "step": key.step,
             "views": [torch.stack(view) for view in zip(*made, strict=True)],
-            "replaced": replaced,
+            "broken": self.images.broken,  # known to a worker, but not yet to the process that it works for
         }
 
 
 class Feed:
     """The images of a run, as batches of `batch_size` over all processes."""
 
-    def __init__(
-        self, images: Images, views: SimCLRViews, *, batch_size: int, seed: int, workers: int | None = None
-    ) -> None:
+    def __init__(self, images: Images, views: SimCLRViews, *, batch_size: int, seed: int, workers: int = 1) -> None:
         if len(images) < batch_size:
             raise ValueError(
                 f"batch_size is {batch_size}, but {images.name} has {len(images)} images; choose a smaller batch"
@@ -105,17 +101,19 @@ class Feed:
             self.dataset, self.workers = Decoded(self.stack), 0
         else:
             self.dataset = Streamed(images, views, seed)
-            self.workers = max(1, (os.cpu_count() or 2) - 1) if workers is None else workers
+            self.workers = workers
 
-    def loader(self, rank: int = 0, world: int = 1) -> DataLoader[dict[str, Any]]:
+    def loader(self, rank: int = 0, world: int = 1, *, epoch: int = 0) -> DataLoader[dict[str, Any]]:
         if self.batch_size % world:
             raise ValueError(f"batch_size {self.batch_size} cannot be shared by {world} processes; choose a multiple")
         order = Order(len(self.images), self.batch_size, self.seed, rank, world)
+        order.set_epoch(epoch)
         return DataLoader(
             self.dataset,
             sampler=order,
             batch_size=None,  # a key is a whole share
             num_workers=self.workers,
             persistent_workers=self.workers > 0,
+            multiprocessing_context="fork" if self.workers else None,  # what reads an image need not be picklable
             pin_memory=torch.cuda.is_available(),
         )

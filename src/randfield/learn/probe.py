@@ -177,11 +177,15 @@ class _Fitted(Dataset[tuple[Tensor, int]]):
         return fitted(tvf.pil_to_tensor(image), self.size), really
 
 
+def _by(workers: int) -> dict[str, Any]:
+    return {"num_workers": workers, "multiprocessing_context": "fork" if workers else None}  # as in `Feed`
+
+
 def _batches(images: Images, size: int, workers: int) -> Iterable[tuple[Tensor, Tensor]]:
     """uint8 batches in order, with the indices of what is in them; from memory if they are kept there."""
     stack = images.stacked()
     if stack is None:
-        return DataLoader(_Fitted(images, size), batch_size=_BATCH, num_workers=workers)
+        return DataLoader(_Fitted(images, size), batch_size=_BATCH, **_by(workers))
     seen = torch.tensor([images.really(index) for index in range(len(images))])
     parts = zip(stack.split(_BATCH), seen.split(_BATCH), strict=True)
     return ((fitted(part, size) if part.shape[-2:] != (size, size) else part, indices) for part, indices in parts)
@@ -270,7 +274,7 @@ class _Augmented(Dataset[tuple[Tensor, Tensor]]):
         self.chosen = chosen
         keys = list(_keys(len(chosen), self.seed, epoch))
         workers = 0 if self.images.stacked() is not None else self.look.workers
-        for crops, labels in DataLoader(self, sampler=keys, batch_size=None, num_workers=workers):
+        for crops, labels in DataLoader(self, sampler=keys, batch_size=None, **_by(workers)):
             yield self.look.encode(crops), labels.to(self.look.device)
 
     def plain(self, chosen: Tensor) -> tuple[Tensor, Tensor]:

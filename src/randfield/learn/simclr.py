@@ -90,7 +90,9 @@ class Pretraining(L.LightningModule):
         return self.config.epochs * math.ceil(batches / self.config.accumulate)
 
     def train_dataloader(self) -> DataLoader[Any]:
-        return self.feed.loader(self.trainer.global_rank, self.trainer.world_size)
+        # Workers begin before Lightning tells the sampler which epoch a run goes on with.
+        epoch = self.trainer.fit_loop.epoch_progress.current.processed
+        return self.feed.loader(self.trainer.global_rank, self.trainer.world_size, epoch=epoch)
 
     def on_after_batch_transfer(self, batch: dict[str, Any], dataloader_idx: int) -> dict[str, Any]:
         if "images" in batch:

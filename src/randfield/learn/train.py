@@ -12,7 +12,6 @@ import logging
 import math
 import os
 import signal
-import statistics
 import threading
 import time
 import warnings
@@ -24,6 +23,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
@@ -37,7 +37,7 @@ from randfield.learn.probe import knn
 from randfield.learn.simclr import Method, Pretraining
 from randfield.seeds import seed_of
 
-__all__ = ["Progress", "RunError", "export", "load_encoder", "pretrain", "untrained"]
+__all__ = ["Progress", "RunError", "export", "load_encoder", "pretrain", "untrained", "write_whole"]
 
 log = logging.getLogger("randfield")
 
@@ -82,29 +82,36 @@ def pretrain(
         return result
     found = data.load(config.data, config.root)
     micro = config.batch_size // config.accumulate
+    if workers is None:
+        processes = devices if isinstance(devices, int) else torch.cuda.device_count()
+        workers = max(1, _cores() // max(1, processes) - 1)
     feed = Feed(found.train, config.views(), batch_size=micro, seed=config.seed, workers=workers)
     module = Pretraining(build(config), config, feed)
     checkpoint = out / "last.ckpt"
     _try_to_write(out, 4 * 4 * sum(p.numel() for p in module.parameters()))
     watch = _Watch(out, config, found, progress, stop)
     with _quiet():
-        trainer = L.Trainer(
-            max_epochs=config.epochs,
-            devices=devices,
-            num_nodes=nodes,
-            strategy="auto",
-            precision="bf16-mixed" if config.precision == "bf16" else "32-true",
-            accumulate_grad_batches=config.accumulate,
-            sync_batchnorm=torch.cuda.is_available(),
-            use_distributed_sampler=False,  # our order knows of processes
-            logger=TensorBoardLogger(out, name="", version="tensorboard"),
-            callbacks=[watch, _checkpoints(out)],
-            plugins=[_WholeFiles()],
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            log_every_n_steps=10**9,  # `_Watch` logs
-        )
+        try:
+            trainer = L.Trainer(
+                max_epochs=config.epochs,
+                devices=devices,
+                num_nodes=nodes,
+                strategy="auto",
+                precision="bf16-mixed" if config.precision == "bf16" else "32-true",
+                accumulate_grad_batches=config.accumulate,
+                sync_batchnorm=torch.cuda.is_available(),
+                use_distributed_sampler=False,  # our order knows of processes
+                default_root_dir=out,
+                logger=TensorBoardLogger(out, name="", version="tensorboard"),
+                callbacks=[watch, _checkpoints(out)],
+                plugins=[_WholeFiles()],
+                enable_progress_bar=False,
+                enable_model_summary=False,
+                num_sanity_val_steps=0,
+                log_every_n_steps=10**9,  # `_Watch` logs
+            )
+        except MisconfigurationException as error:
+            raise RunError(f"devices={devices!r} on {nodes} machines cannot be had: {error}") from error
         try:
             trainer.fit(module, ckpt_path=str(checkpoint) if checkpoint.exists() else None, weights_only=True)
         except SystemExit:
@@ -115,12 +122,18 @@ def pretrain(
             raise RunError(
                 f"cannot go on: {error}. What was finished before is whole; once mended, the same command goes on"
             ) from error
-    if watch.stopped or trainer.current_epoch < config.epochs:
-        return watch.result(module, efficiency=None)
-    result = watch.result(module, efficiency=_efficiency(module, watch))
-    if trainer.is_global_zero:
-        _write_whole(result_file, json.dumps(result, indent=1) + "\n")
+    result = watch.result(trainer.current_epoch)
+    if trainer.is_global_zero and not watch.stopped and trainer.current_epoch == config.epochs:
+        write_whole(result_file, json.dumps(result, indent=1) + "\n")
     return result
+
+
+def _cores() -> int:
+    """Cores that the processes of this machine may use."""
+    per_task, tasks = (os.environ.get(f"SLURM_{name}") for name in ("CPUS_PER_TASK", "NTASKS_PER_NODE"))
+    if per_task:
+        return int(per_task) * int(tasks or 1)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def build(config: Config) -> Method:
@@ -146,14 +159,11 @@ def load_encoder(run: Path) -> tuple[nn.Module, Config]:
 
 def export(run: Path, file: Path) -> dict[str, Any]:
     """Write a run's encoder as safetensors: `timm.create_model(name, num_classes=0, checkpoint_path=file)` loads it."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     encoder, config = load_encoder(run)
     state = {key: value.contiguous() for key, value in encoder.state_dict().items()}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_name(f".{file.name}.tmp")
-    save_file(state, unfinished, {"encoder": config.encoder, "config": json.dumps(config.plain())})
-    unfinished.replace(file)
+    write_whole(file, save(state, {"encoder": config.encoder, "config": json.dumps(config.plain())}))
     return {"out": str(file), "encoder": config.encoder, "parameters": sum(p.numel() for p in encoder.parameters())}
 
 
@@ -171,27 +181,28 @@ def _existing(file: Path) -> Path:
 def _claim(out: Path, config: Config) -> None:
     """Make the folder, or see that it holds the run of this very config."""
     file = out / "config.json"
-    try:
-        if file.exists():
-            there = Config.load(file)
-            differing = [key for key, value in there.plain().items() if config.plain()[key] != value]
-            if differing:
-                told = ", ".join(f"{key} {there.plain()[key]!r} and not {config.plain()[key]!r}" for key in differing)
-                raise RunError(f"{out} holds a run with {told}; choose another --out, or give the same options")
-            return
-        out.mkdir(parents=True, exist_ok=True)
-        _write_whole(file, json.dumps(config.plain(), indent=1) + "\n")
-    except OSError as error:
-        raise RunError(f"cannot write to {out}: {error.strerror or error}; choose another --out") from error
+    if not file.exists():
+        write_whole(file, json.dumps(config.plain(), indent=1) + "\n")
+        return
+    there = Config.load(file)
+    differing = [key for key, value in there.plain().items() if config.plain()[key] != value]
+    if differing:
+        told = ", ".join(f"{key} {there.plain()[key]!r} and not {config.plain()[key]!r}" for key in differing)
+        raise RunError(f"{out} holds a run with {told}; choose another --out, or give the same options")
 
 
-def _write_whole(file: Path, content: str) -> None:
+def write_whole(file: Path, content: str | bytes) -> None:
+    """Write a file, and the folders it is in, or leave everything as it was."""
     unfinished = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        unfinished.write_text(content, encoding="utf-8")
-        unfinished.replace(file)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+            unfinished.replace(file)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write {file}: {error.strerror or error}; make room, or choose another place") from error
 
 
 def _try_to_write(out: Path, size: int) -> None:
@@ -271,32 +282,34 @@ class _Watch(L.Callback):
         self.knn_top1: float | None = None
         self.loss = math.nan
         self.speed = 0.0
-        self.seconds: list[float] = []  # between the ends of steps
+        self.efficiency: float | None = None
         self.stopped = False
-        self.replaced = 0
-        self._last = self._told = 0.0
+        self._seen = 0  # steps of this process
+        self._timed, self._seconds = 0, 0.0  # of these, those that were timed, and what they took
+        self._told = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"knn_top1": self.knn_top1, "loss": self.loss}
+        return {"knn_top1": self.knn_top1, "loss": self.loss, "speed": self.speed}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.knn_top1, self.loss = state_dict["knn_top1"], state_dict["loss"]
+        self.knn_top1, self.loss, self.speed = (state_dict[key] for key in ("knn_top1", "loss", "speed"))
 
     def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         if trainer.is_global_zero:
             _forget_after(self.out / "log.jsonl", trainer.current_epoch)
 
     def on_train_epoch_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self._last = self._began = time.perf_counter()
-        self._of_epoch = 0
+        self._began, self._of_epoch = time.perf_counter(), 0
 
     def on_train_batch_end(self, trainer: L.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         now = time.perf_counter()
-        self.seconds.append(now - self._last)
-        self._last = now
-        self._of_epoch += 1
-        self.replaced += batch.get("replaced", 0)
-        self.speed = self._of_epoch * self._images(trainer) / (now - self._began)
+        self._seen += 1
+        if self._seen == _WARM_UP:
+            self._began, self._of_epoch = now, 0
+        else:
+            self._of_epoch += 1
+            self.speed = self._of_epoch * self._images() / (now - self._began)
+        self.found.train.note(batch.get("broken", {}))
         if self.progress and trainer.is_global_zero and now - self._told > 0.5:
             self._told = now
             self.progress(self._state(trainer, module, module.latest_loss(), batch_idx + 1))
@@ -304,6 +317,13 @@ class _Watch(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
         epoch = trainer.current_epoch + 1
         self.loss = module.mean_loss()
+        if not math.isfinite(self.loss):
+            raise RunError(f"the loss is {self.loss} after epoch {epoch}; try a lower learning rate")
+        took = time.perf_counter() - self._began  # after `mean_loss`, which waits for the device
+        if self._of_epoch:
+            self.speed = self._of_epoch * self._images() / took
+            self._timed, self._seconds = self._timed + self._of_epoch, self._seconds + took
+        self.found.train.note(_of_all_processes(self.found.train.broken))
         if (
             self.judged
             and trainer.is_global_zero
@@ -325,37 +345,36 @@ class _Watch(L.Callback):
             if self.knn_top1 is not None:
                 values["knn_top1"] = self.knn_top1
             trainer.logger.log_metrics(values, step=trainer.global_step)  # type: ignore[union-attr]  # there is one
-            unreadable = self.replaced + len(self.found.train.broken)
-            line = (
-                {"epoch": epoch, "step": trainer.global_step}
-                | values
-                | ({"replaced": unreadable} if unreadable else {})
-            )
+            broken = len(self.found.train.broken)
+            line = {"epoch": epoch, "step": trainer.global_step} | values | ({"unreadable": broken} if broken else {})
             with (self.out / "log.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             if self.progress:
                 self.progress(state)
-        if not math.isfinite(self.loss):
-            raise RunError(f"the loss is {self.loss} after epoch {epoch}; try a lower learning rate")
         if self.stop and epoch < self.config.epochs and self.stop(state):
             self.stopped = trainer.should_stop = True
 
-    def _images(self, trainer: L.Trainer) -> int:
+    def on_train_end(self, trainer: L.Trainer, module: Any) -> None:
+        """Here, where the model is still on its device, and every process comes along."""
+        if self._timed and not self.stopped:
+            self.efficiency = round(_bare_step(module) / (self._seconds / self._timed), 3)
+
+    def _images(self) -> int:
         return self.config.batch_size // self.config.accumulate
 
     def _state(self, trainer: L.Trainer, module: Any, loss: float, step: int) -> Progress:
         steps = len(module.feed.images) // module.feed.batch_size
         return Progress(trainer.current_epoch + 1, self.config.epochs, step, steps, loss, self.speed, self.knn_top1)
 
-    def result(self, module: Any, efficiency: float | None) -> dict[str, Any]:
+    def result(self, epochs: int) -> dict[str, Any]:
         return {
             "out": str(self.out),
-            "epochs": module.trainer.current_epoch,
+            "epochs": epochs,
             "loss": self.loss,
             "knn_top1": self.knn_top1,
             "images_per_second": round(self.speed, 1),
-            "pipeline_efficiency": efficiency,
-            "replaced": self.replaced + len(self.found.train.broken),
+            "pipeline_efficiency": self.efficiency,
+            "unreadable": len(self.found.train.broken),
         }
 
 
@@ -376,34 +395,44 @@ def _forget_after(file: Path, epoch: int) -> None:
     if file.exists():
         lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
         kept = [line for line in lines if line.endswith("\n") and json.loads(line)["epoch"] <= epoch]
-        _write_whole(file, "".join(kept))
+        write_whole(file, "".join(kept))
 
 
-def _efficiency(module: Pretraining, watch: _Watch, steps: int = 12) -> float | None:
-    """How fast the run was beside its bare step: the same on views that are there already, by this process alone."""
-    if not watch.seconds:
-        return None
+def _of_all_processes(broken: dict[int, str]) -> dict[int, str]:
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return broken
+    gathered: list[dict[int, str]] = [{}] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(gathered, broken)
+    return {index: reason for its in gathered for index, reason in its.items()}
+
+
+_WARM_UP = 3
+"""Steps that are not timed: the first ones make buffers, and choose algorithms."""
+
+
+def _bare_step(module: Pretraining, steps: int = 12) -> float:
+    """Seconds of a training step by itself: the same forward, backward and update on views that are there already."""
     method, config = copy.deepcopy(module.method), module.config
     optimizer = Pretraining(method, config, module.feed).configure_optimizers()["optimizer"]
-    device = next(method.parameters()).device
-    share = module.feed.batch_size
-    views = [
-        torch.rand(share, 3, config.size, config.size, device=device).contiguous(memory_format=torch.channels_last)
-        for _ in range(2)
-    ]
-    seconds = []
+    shape = (module.feed.batch_size // module.trainer.world_size, 3, config.size, config.size)
+    views = [torch.rand(shape, device=module.device).contiguous(memory_format=torch.channels_last) for _ in range(2)]
     method.train()
-    for _ in range(steps):
-        start = time.perf_counter()
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=config.precision == "bf16"):
+    for step in range(_WARM_UP + steps):
+        if step == _WARM_UP:
+            _wait_for(module.device)
+            start = time.perf_counter()
+        with torch.autocast(module.device.type, dtype=torch.bfloat16, enabled=config.precision == "bf16"):
             loss = method(views)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-    return round(statistics.median(seconds) / statistics.median(watch.seconds), 3)
+    _wait_for(module.device)
+    return (time.perf_counter() - start) / steps
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 # --------------------------------------------------------------------------------------------------------------- quiet
