@@ -17,6 +17,7 @@ from randfield.learn.commands import _advance as advance
 from randfield.learn.commands import _bar as progress_bar
 from randfield.learn.commands import _failures as failures
 from randfield.learn.commands import _stop as stop
+from randfield.paper.tables import LOCALS
 
 if TYPE_CHECKING:
     from randfield.learn.train import Progress as Made
@@ -86,6 +87,16 @@ def reproduce(
         Trials of each row; from two on, the report has intervals.
     protocol
         How encoders are judged: sgd for the preset paper, fast for the others by default.
+    method
+        In place of the preset's, as are the following; see `randfield pretrain --help`.
+    encoder
+        A model of timm.
+    size
+        Side of the views in pixels.
+    epochs
+        Of each trial.
+    batch_size
+        Images of a step.
     out
         The folder that receives results.jsonl, the study, the runs and the report; runs/tables-PRESET by
         default, figures in
@@ -146,9 +157,7 @@ def tune(
     root: str | None = None,
     preset: Preset = "demo",
     trials: Count = 20,
-    local: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (
-        "translate", "shear", "scale", "rotate", "translate+shear", "color",
-    ),
+    local: Annotated[tuple[str, ...], Parameter(consume_multiple=True, show_default=" ".join)] = LOCALS,
     score: Literal["knn", "fast"] = "knn",
     method: MethodName | None = None,
     encoder: str | None = None,
@@ -160,7 +169,7 @@ def tune(
     workers: int | None = None,
     seed: int = 0,
     json_: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Search for the transform, gamma, alpha and p that suit images of yours.
 
     Each trial pretrains an encoder and scores it; those that fall behind are stopped early. The paper's best setting is
@@ -186,6 +195,16 @@ def tune(
         The database of the study, for several machines; by default a file in --out.
     workers
         Processes that decode images.
+    method
+        In place of the preset's, as are the following; see `randfield pretrain --help`.
+    encoder
+        A model of timm.
+    size
+        Side of the views in pixels.
+    epochs
+        Of each trial.
+    batch_size
+        Images of a step.
     """
     given = {
         "data": data, "root": root, "method": method, "encoder": encoder, "size": size, "epochs": epochs,

@@ -14,7 +14,10 @@ from typing import Any, Literal, get_args
 from randfield.names import parse_local
 from randfield.transforms import LocalTransform
 
-__all__ = ["TABLES", "Accuracy", "Row", "Table", "TableName"]
+__all__ = ["LOCALS", "TABLES", "Accuracy", "Row", "Table", "TableName"]
+
+LOCALS = ("translate", "shear", "scale", "rotate", "translate+shear", "color")
+"""What is worth a try on data of one's own: the atoms, and a pair of those that fold little."""
 
 TableName = Literal["table1", "table2", "table3", "table4"]
 

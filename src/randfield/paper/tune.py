@@ -25,12 +25,11 @@ from randfield.learn.probe import probe
 from randfield.learn.train import Progress, load_encoder, pretrain
 from randfield.names import parse_local
 from randfield.paper.study import HEARTBEAT, Hooks, StudyError, as_stable, bury, open_study, opened, replace, sign
+from randfield.paper.tables import LOCALS
 
-__all__ = ["LOCALS", "Score", "tune"]
+__all__ = ["Score", "tune"]
 
 Score = Literal["knn", "fast"]
-
-LOCALS = ("translate", "shear", "scale", "rotate", "translate+shear", "color")
 
 _BEST = {"local": "translate", "gamma_low": 7.0, "gamma_span": 3.0, "alpha": 1 / 3, "p": 0.8}  # tables 1 to 3
 
