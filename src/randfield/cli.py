@@ -67,6 +67,9 @@ randfield explore photo.jpg
 
 # Make four warped copies of every image in a folder:
 randfield augment photos/ augmented/ --n 4
+
+# Pretrain an encoder with and without a local field, and compare them:
+randfield demo
 ```
 
 `randfield show --help` and the like explain their options.
