@@ -68,7 +68,7 @@ randfield explore photo.jpg
 # Make four warped copies of every image in a folder:
 randfield augment photos/ augmented/ --n 4
 
-# Learn from pictures with and without random fields, and compare:
+# Pretrain an encoder with and without a local field, and compare them:
 randfield demo
 ```
 

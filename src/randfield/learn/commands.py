@@ -359,7 +359,9 @@ def _failures(interrupted: str) -> Iterator[None]:
 def _bar() -> Iterator[Progress]:
     """A progress bar on standard error, above which the log's lines go."""
     console = Console(stderr=True)
-    handler = RichHandler(console=console, show_time=False, show_path=False)
+    handler: logging.Handler = RichHandler(console=console, show_time=False, show_path=False)
+    if not _speaks():
+        handler = logging.NullHandler()
     log = logging.getLogger("randfield")
     log.addHandler(handler)
     log.setLevel(logging.INFO)

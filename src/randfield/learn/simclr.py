@@ -91,7 +91,7 @@ class Pretraining(L.LightningModule):
 
     def train_dataloader(self) -> DataLoader[Any]:
         # Workers begin before Lightning tells the sampler which epoch a run goes on with.
-        epoch = self.trainer.fit_loop.epoch_progress.current.processed
+        epoch = self.trainer.fit_loop.epoch_progress.current.processed  # type: ignore[attr-defined]  # it has that
         return self.feed.loader(self.trainer.global_rank, self.trainer.world_size, epoch=epoch)
 
     def on_after_batch_transfer(self, batch: dict[str, Any], dataloader_idx: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import os
+import shutil
 import signal
 import threading
 import time
@@ -88,7 +89,8 @@ def pretrain(
     feed = Feed(found.train, config.views(), batch_size=micro, seed=config.seed, workers=workers)
     module = Pretraining(build(config), config, feed)
     checkpoint = out / "last.ckpt"
-    _try_to_write(out, 4 * 4 * sum(p.numel() for p in module.parameters()))
+    numbers = 4 * sum(p.numel() for p in module.parameters())  # with what the optimizer keeps, and some to spare
+    _try_to_write(out, 4 * numbers * (1 if checkpoint.exists() else 2))  # the next is written before the last goes
     watch = _Watch(out, config, found, progress, stop)
     with _quiet():
         try:
@@ -121,6 +123,13 @@ def pretrain(
         except OSError as error:
             raise RunError(
                 f"cannot go on: {error}. What was finished before is whole; once mended, the same command goes on"
+            ) from error
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            raise RunError(
+                f"cannot go on: a process that decodes images was ended ({str(error).splitlines()[0]}). The same "
+                "command goes on; if memory was short, with fewer --workers"
             ) from error
     result = watch.result(trainer.current_epoch)
     if trainer.is_global_zero and not watch.stopped and trainer.current_epoch == config.epochs:
@@ -206,7 +215,7 @@ def write_whole(file: Path, content: str | bytes) -> None:
 
 
 def _try_to_write(out: Path, size: int) -> None:
-    """A checkpoint needs about `size` bytes: fail now, not after the first epoch."""
+    """Checkpoints need about `size` bytes: fail now, not after the first epoch."""
     file = out / ".room.tmp"
     try:
         with file.open("wb") as opened:
@@ -216,7 +225,7 @@ def _try_to_write(out: Path, size: int) -> None:
                 opened.write(b"\0" * size)
     except OSError as error:
         raise RunError(
-            f"no room for a checkpoint of {size / 2**20:.0f} MiB in {out}: {error.strerror}; make some, or choose "
+            f"no room for {size / 2**20:.0f} MiB of checkpoints in {out}: {error.strerror}; make some, or choose "
             "another --out"
         ) from error
     finally:
@@ -235,9 +244,10 @@ class _WholeFiles(TorchCheckpointIO):
                 opened.flush()
                 os.fsync(opened.fileno())
             unfinished.replace(file)
-        except RuntimeError as error:  # what torch makes of a full disk
+        except RuntimeError as error:  # what torch makes of a full disk, without saying so
             unfinished.unlink(missing_ok=True)
-            raise OSError(f"cannot write {file}: {error}") from error
+            free = shutil.disk_usage(file.parent).free / 2**20
+            raise OSError(f"cannot write {file}, with {free:.0f} MiB left on its disk") from error
 
 
 @contextmanager
