@@ -15,8 +15,10 @@ import torch
 from randfield.learn import train
 from randfield.learn.config import METHODS, PRESETS, Config
 from randfield.learn.data import DataError
+from randfield.learn.feed import Feed
 from randfield.learn.probe import features, fingerprint
 from randfield.learn.train import RunError, build, export, load_encoder, pretrain, untrained
+from randfield.views import SimCLRViews
 from tests.test_cli import run
 
 pytestmark = [
@@ -170,6 +172,33 @@ def test_a_folder_of_photos_is_streamed(tmp_path, caplog):
     assert [record.getMessage() for record in caplog.records if "bad.png" in record.getMessage()] == [
         f"{tmp_path.name}: cannot read {tmp_path}/bad.png: not an image that Pillow can read; the next takes its place"
     ]
+
+
+def test_workers_crop_and_the_rest_is_made_where_the_encoder_is(tmp_path, monkeypatch):
+    """As on an accelerator."""
+    import PIL.Image
+
+    for index in range(12):
+        values = torch.randint(0, 256, (20 + index, 31, 3), dtype=torch.uint8)
+        PIL.Image.fromarray(values.numpy()).save(tmp_path / f"{index}.png")
+    config = tiny(data=str(tmp_path), epochs=1, batch_size=6, warmup_epochs=0)
+    seen, transform = [], SimCLRViews.transform
+
+    def watched(self, *given):
+        seen.append(given)
+        return transform(self, *given)
+
+    monkeypatch.setattr(SimCLRViews, "transform", watched)
+    monkeypatch.setattr(train, "Feed", lambda *given, crops, **options: Feed(*given, crops=True, **options))
+    cropped = pretrain(config, tmp_path / "cropped", workers=1)
+    assert len(seen) == 4  # two views of two batches
+    for images, params in seen:
+        assert images.shape == (6, 3, 16, 16)
+        assert images.dtype == torch.uint8
+        crops = torch.as_tensor(params["views"][0]["crop"])
+        assert (crops == torch.tensor([0, 0, 16, 16])).all()  # the whole of what was cropped
+    assert len({int(images.sum()) for images, _ in seen}) == 4
+    assert cropped["loss"] == pretrain(config, tmp_path / "again", workers=2)["loss"]
 
 
 def test_photos_none_of_which_can_be_read(tmp_path):

@@ -77,11 +77,12 @@ class Config:
             object.__setattr__(self, name, tuple(map(float, getattr(self, name))))  # JSON has lists
         self.views()  # says what is wrong with the rest
 
-    def views(self) -> SimCLRViews:
-        """The views that this config learns from."""
+    def views(self, *, cropped: bool = False) -> SimCLRViews:
+        """The views that this config learns from; of images that are crops of their size, the one view of each."""
         gamma, alpha = (values[0] if len(values) == 1 else values for values in (self.gamma, self.alpha))
         local = None if self.local == "none" else parse_local(self.local, gamma=gamma, alpha=alpha, p=self.p)
-        return SimCLRViews(self.size, local, strength=self.strength, blur=self.blur, crop_scale=self.crop_scale)
+        scale, n_views = ((1.0, 1.0), 1) if cropped else (self.crop_scale, 2)
+        return SimCLRViews(self.size, local, n_views=n_views, strength=self.strength, blur=self.blur, crop_scale=scale)
 
     @classmethod
     def of(cls, preset: PresetName, **given: Any) -> Config:

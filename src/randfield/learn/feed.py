@@ -2,26 +2,27 @@
 
 An order is drawn for each epoch and cut into global batches, of which every process takes its share; a key names one
 share, so that neither the number of processes nor of workers changes what is in a batch. Images of one size that fit
-the memory are decoded once, and views of a batch are made where the encoder is. Others are decoded by workers, which
-make the views of one image at a time.
+the memory are decoded once, and views of a batch are made where the encoder is. Others are decoded by workers: for an
+encoder on an accelerator they crop, and the rest of the views is made there; without one they make whole views.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
+from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tvf
 
 from randfield.learn.data import Images
 from randfield.seeds import seed_of
 from randfield.views import SimCLRViews
 
-__all__ = ["Feed", "Key"]
+__all__ = ["Feed", "Key", "Order"]
 
 
 @dataclass(frozen=True)
@@ -66,30 +67,45 @@ class Decoded(Dataset[dict[str, Any]]):
 
 
 class Streamed(Dataset[dict[str, Any]]):
-    """Shares of images decoded and made into views one by one, each by a seed of its own."""
+    """Shares of images decoded and done to one by one, each by a seed of its own: `do` makes the two of a pair."""
 
-    def __init__(self, images: Images, views: SimCLRViews, seed: int) -> None:
-        self.images, self.views, self.seed = images, views, seed
+    def __init__(self, images: Images, do: Callable[[Tensor], Sequence[Tensor]], made: str, seed: int) -> None:
+        self.images, self.do, self.made, self.seed = images, do, made, seed
 
     def __getitem__(self, key: Key) -> dict[str, Any]:
-        made = []
+        pairs = []
         with torch.random.fork_rng(devices=()):
             for index in key.indices:
                 image, _ = self.images[index]
                 torch.manual_seed(seed_of(self.seed, "views", key.epoch, index))
-                made.append(self.views(tvf.pil_to_tensor(image)))
+                pairs.append(self.do(tvf.pil_to_tensor(image)))
         return {
             "epoch": key.epoch,
             "step": key.step,
-            "views": [torch.stack(view) for view in zip(*made, strict=True)],
+            self.made: [torch.stack(images) for images in zip(*pairs, strict=True)],
             "broken": self.images.broken,  # known to a worker, but not yet to the process that it works for
         }
 
 
-class Feed:
-    """The images of a run, as batches of `batch_size` over all processes."""
+def _crops_of(views: SimCLRViews) -> Callable[[Tensor], list[Tensor]]:
+    """The first step of views alone, as torchvision does it: uint8, a quarter of the bytes of a view."""
+    crop = v2.RandomResizedCrop(views.size, scale=views.crop_scale, antialias=True)
+    return lambda image: [crop(image) for _ in range(views.n_views)]
 
-    def __init__(self, images: Images, views: SimCLRViews, *, batch_size: int, seed: int, workers: int = 1) -> None:
+
+class Feed:
+    """The images of a run, as batches of `batch_size` over all processes; `crops` if an accelerator makes the views."""
+
+    def __init__(
+        self,
+        images: Images,
+        views: SimCLRViews,
+        *,
+        batch_size: int,
+        seed: int,
+        workers: int = 1,
+        crops: bool = False,
+    ) -> None:
         if len(images) < batch_size:
             raise ValueError(
                 f"batch_size is {batch_size}, but {images.name} has {len(images)} images; choose a smaller batch"
@@ -100,7 +116,8 @@ class Feed:
         if self.stack is not None:
             self.dataset, self.workers = Decoded(self.stack), 0
         else:
-            self.dataset = Streamed(images, views, seed)
+            do, made = (_crops_of(views), "crops") if crops else (views, "views")
+            self.dataset = Streamed(images, do, made, seed)
             self.workers = workers
 
     def loader(self, rank: int = 0, world: int = 1, *, epoch: int = 0) -> DataLoader[dict[str, Any]]:

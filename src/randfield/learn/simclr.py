@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader
 
 from randfield.learn.feed import Feed
 from randfield.seeds import seed_of
+from randfield.views import SimCLRViews
 
 if TYPE_CHECKING:
     from randfield.learn.config import Config
@@ -82,7 +83,7 @@ class Pretraining(L.LightningModule):
         self.method = method.to(memory_format=torch.channels_last)
         self.config = config
         self.feed = feed
-        self.views = config.views()
+        self.views, self.rest_of_views = config.views(), config.views(cropped=True)
 
     @property
     def steps(self) -> int:
@@ -95,23 +96,27 @@ class Pretraining(L.LightningModule):
         return self.feed.loader(self.trainer.global_rank, self.trainer.world_size, epoch=epoch)
 
     def on_after_batch_transfer(self, batch: dict[str, Any], dataloader_idx: int) -> dict[str, Any]:
+        when = batch["epoch"], batch["step"]
         if "images" in batch:
-            batch["views"] = self._views_of(batch.pop("images"), batch["epoch"], batch["step"])
+            batch["views"] = self._made(self.views, batch.pop("images"), *when)
+        elif "crops" in batch:
+            crops = enumerate(batch.pop("crops"))
+            batch["views"] = [self._made(self.rest_of_views, crop, *when, number)[0] for number, crop in crops]
         batch["views"] = [view.contiguous(memory_format=torch.channels_last) for view in batch["views"]]
         return batch
 
     @torch.no_grad()
-    def _views_of(self, images: Tensor, epoch: int, step: int) -> list[Tensor]:
+    def _made(self, views: SimCLRViews, images: Tensor, *when: int) -> list[Tensor]:
         """Views of this process's share of a global batch, all of which every process draws."""
         share, rank = len(images), self.trainer.global_rank
-        if self.views.generator is None or self.views.generator.device != images.device:
-            self.views.generator = torch.Generator(images.device)
-        self.views.generator.manual_seed(seed_of(self.config.seed, "views", epoch, step))
+        if views.generator is None or views.generator.device != images.device:
+            views.generator = torch.Generator(images.device)
+        views.generator.manual_seed(seed_of(self.config.seed, "views", *when))
         everyone = images[:1].expand(share * self.trainer.world_size, -1, -1, -1)  # only its shape is asked for
-        params = self.views.make_params([everyone])
+        params = views.make_params([everyone])
         if self.trainer.world_size > 1:
-            params = self.views.take(params, slice(rank * share, (rank + 1) * share))
-        return self.views.transform(images, params)
+            params = views.take(params, slice(rank * share, (rank + 1) * share))
+        return views.transform(images, params)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         self.method.before_step(self.global_step / max(1, self.steps))

@@ -86,7 +86,8 @@ def pretrain(
     if workers is None:
         processes = devices if isinstance(devices, int) else torch.cuda.device_count()
         workers = max(1, _cores() // max(1, processes) - 1)
-    feed = Feed(found.train, config.views(), batch_size=micro, seed=config.seed, workers=workers)
+    accelerated = torch.cuda.is_available()
+    feed = Feed(found.train, config.views(), batch_size=micro, seed=config.seed, workers=workers, crops=accelerated)
     module = Pretraining(build(config), config, feed)
     checkpoint = out / "last.ckpt"
     numbers = 4 * sum(p.numel() for p in module.parameters())  # with what the optimizer keeps, and some to spare
