@@ -316,7 +316,7 @@ def page(run: Run, accelerator: Run | None = None) -> str:
             parts += [
                 "The most that one call holds at any moment, its result included and its input not:",
                 _bullets(sentences),
-                "Tests hold transforms to 25 times one image and 4 times a batch of 16, and views of 16 images to 10 times.",
+                "Tests hold transforms to 25 times one image, 4 times a batch of 16; views of these to 10 times.",
             ]
         for outcome in run.outcomes:
             if outcome.axis:

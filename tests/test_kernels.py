@@ -73,6 +73,12 @@ def test_sampling_of_smooth_images_is_equal_to_a_hundred_thousandth():
 
 
 @compiled
+@pytest.mark.parametrize("shape", [(0, 3, 8, 9), (2, 0, 8, 9)])
+def test_sampling_nothing(shape):
+    assert pull(torch.rand(shape), grid_around((8, 9), shape[0], 1.0, planes=False)).shape == shape
+
+
+@compiled
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_samples_in_threads(threads):
     image, grid = torch.rand(5, 3, 20, 30), grid_around((20, 30), 5, 1.0, planes=True)

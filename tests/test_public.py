@@ -49,15 +49,17 @@ PUBLIC = {
 
 # What each module of the core may import of randfield itself.
 BELOW = {
-    "fields": set(),
+    "threads": set(),
+    "kernels": {"threads"},
+    "fields": {"kernels"},
     "affine": {"fields"},
-    "color": {"fields"},
-    "warp": {"affine", "fields"},
-    "functional": {"affine", "color", "warp"},
-    "transforms": {"affine", "fields", "functional", "warp"},
-    "views": {"affine", "color", "fields", "functional", "transforms", "warp"},
+    "color": {"fields", "kernels"},
+    "warp": {"affine", "fields", "kernels"},
+    "functional": {"affine", "color", "kernels", "warp"},
+    "transforms": {"affine", "fields", "functional", "kernels", "threads", "warp"},
+    "views": {"affine", "color", "fields", "functional", "kernels", "threads", "transforms", "warp"},
 }
-MATHS = ("fields", "affine", "color", "warp")  # import torch alone
+MATHS = ("threads", "kernels", "fields", "affine", "color", "warp")  # import torch alone
 
 SOURCE = pathlib.Path(inspect.getfile(randfield)).parent
 TRANSFORM = {

@@ -82,7 +82,7 @@ def left_out() -> Iterator[None]:
 
 def fit(*tensors: Tensor | None) -> bool:
     """Whether the kernels may be given the memory of these: plain float32 or uint8 tensors on the CPU, no gradients."""
-    if library is None or torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+    if torch.compiler.is_compiling() or library is None or torch._C._functorch.peek_interpreter_stack() is not None:
         return False
     return all(t is None or _plain(t) for t in tensors)
 
@@ -125,8 +125,9 @@ def pulls(image: Tensor, grid: Tensor) -> bool:
     return (
         grid.dtype == torch.float32
         and len(image) == len(grid)
+        and image.numel() > 0
         and width > 1
-        and 0 < image.shape[-2] * width < 2**31
+        and image.shape[-2] * width < 2**31
         and fit(image, grid)
     )
 

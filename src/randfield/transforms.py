@@ -732,7 +732,9 @@ def _weaker(params: Params, factor: Tensor) -> Params:
 
 
 # Of a batch on the CPU so many pixels are done at a time, whose temporaries fit the cache: an image of 224² takes half
-# as long as when all 64 of a batch are done at once, and the temporaries do not grow with the batch.
+# as long as when all 64 of a batch are done at once, and the temporaries do not grow with the batch. The fewer,
+# the less often malloc gives them back to the system: LocalColorJitter by PyTorch alone, in batches of 16, was measured
+# without page faults at 0.6 ms an image and with 600 at 1.6 ms.
 _PIXELS = 2**17
 
 
