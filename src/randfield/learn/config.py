@@ -163,5 +163,5 @@ _SMALL: dict[str, Any] = {
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": _PAPER,
     "small": _SMALL,
-    "demo": _SMALL | {"epochs": 40, "batch_size": 200, "warmup_epochs": 2, "knn_every": 4},
+    "demo": _SMALL | {"epochs": 24, "batch_size": 200, "warmup_epochs": 2, "knn_every": 3},
 }
