@@ -124,7 +124,7 @@ def reproduce(
         from randfield.paper import report as reports
         from randfield.paper import study
 
-        setup = study.Setup.of(what, preset, ood=ood, protocol=protocol, **_with_warm_up(preset, given))  # type: ignore[arg-type]  # figures are done
+        setup = study.Setup.of(what, preset, ood=ood, protocol=protocol, **given)  # type: ignore[arg-type]  # figures are done
         out = out or Path("runs") / f"tables-{preset}"
         if dry_run:
             return _dry_run(setup, out, rows, seeds, storage, devices, json_)
@@ -214,7 +214,7 @@ def tune(
         from randfield.learn.config import Config
         from randfield.paper.tune import tune as search
 
-        config = Config.of(preset, **_with_warm_up(preset, given))
+        config = Config.of(preset, **given)
         with progress_bar() as bar:
             found = search(
                 config, out, trials=trials, local=local, score=score, storage=storage, workers=workers,
@@ -315,15 +315,6 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
     return f"{seconds:.0f} seconds"
-
-
-def _with_warm_up(preset: Preset, given: dict[str, Any]) -> dict[str, Any]:
-    """Fewer epochs than the preset's warm-up have a tenth of them to warm up in."""
-    from randfield.learn.config import PRESETS
-
-    epochs = given["epochs"]
-    short = epochs is not None and epochs < 10 * PRESETS[preset]["warmup_epochs"]
-    return given | ({"warmup_epochs": epochs / 10} if short else {})
 
 
 def _hooks(bar: Progress, name: str) -> Hooks:

@@ -199,6 +199,12 @@ class _Found:
             parts += self._matrices()
         else:
             parts.append(self._as_printed())
+        parts.append(
+            _text(
+                "Top-1 above the baseline, in points; ours is the mean over seeds of the difference to the baseline of "
+                "the same seed, with its 95 % interval."
+            )
+        )
         parts.append(self._differences())
         if self.table.name == "table3":
             parts.append(self._curves())
@@ -242,7 +248,7 @@ class _Found:
         top1, top5 = (list(self.values(row, task, k).values()) for k in (1, 5))
         if not top1:
             return "missing"
-        return f"{_spread(top1)} / {_spread(top5)} (n = {len(top1)})"
+        return f"{_spread(top1)} / {_spread(top5)} {_count(len(top1))}"
 
     def _matrices(self) -> list[Part]:
         cells = {row.cell: row for row in self._printed() if row.cell}
@@ -268,19 +274,19 @@ class _Found:
 
     def _differences(self) -> Part:
         baseline = self.table.row(self.table.baseline)
-        header = ["top-1 above the baseline, in points"]
+        header = [""]
         for task in self.tasks:
-            header += [f"paper, {_PAPERS[task]}", f"ours, {self.data(task)} [95 %]"]
+            header += [f"paper, {_PAPERS[task]}", f"ours, {self.data(task)}"]
         rows = []
         for row in self.table.rows:
             if row is baseline:
                 continue
             cells = [row.label]
             for task in self.tasks:
-                cells.append(f"{100 * (row.paper[task].top1 - baseline.paper[task].top1):+.2f}")
+                cells.append(_points(row.paper[task].top1 - baseline.paper[task].top1))
                 mean, half, n = difference(self.values(row, task), self.values(baseline, task))
-                interval = "" if half is None else f" [{100 * (mean - half):+.2f}, {100 * (mean + half):+.2f}]"
-                cells.append("missing" if n == 0 else f"{100 * mean:+.2f}{interval} (n = {n})")
+                interval = "" if half is None else f" [{_points(mean - half)},\N{NO-BREAK SPACE}{_points(mean + half)}]"
+                cells.append("missing" if n == 0 else f"{_points(mean)}{interval} {_count(n)}")
             rows.append([*cells, f"{_folds(row):.1%}"])
         return _table([*header, "views that fold"], rows)
 
@@ -359,7 +365,15 @@ def _printed(accuracy: Accuracy) -> str:
 
 def _spread(values: Sequence[float]) -> str:
     mean = f"{statistics.mean(values):.4f}"
-    return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.4f}"
+    return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.4f}".replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _count(n: int) -> str:
+    return f"(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{n})"
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.2f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _heading(words: str) -> Part:
