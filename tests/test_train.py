@@ -146,6 +146,11 @@ def test_every_method_learns(few, tmp_path, method):
     assert fingerprint(load_encoder(tmp_path / "run")[0]) != fingerprint(untrained(config))
 
 
+def test_the_log_has_neighbours_only_where_they_were_asked(few, tmp_path):
+    pretrain(tiny(knn_every=2, warmup_epochs=0), tmp_path / "run")
+    assert ["knn_top1" in line for line in lines(tmp_path / "run")] == [False, True, True]
+
+
 def test_steps_in_parts(few, tmp_path):
     pretrain(tiny(epochs=1, accumulate=2), tmp_path / "run")
     assert lines(tmp_path / "run")[0]["step"] == 2

@@ -335,11 +335,8 @@ class _Watch(L.Callback):
             self.speed = self._of_epoch * self._images() / took
             self._timed, self._seconds = self._timed + self._of_epoch, self._seconds + took
         self.found.train.note(_of_all_processes(self.found.train.broken))
-        if (
-            self.judged
-            and trainer.is_global_zero
-            and (epoch % self.config.knn_every == 0 or epoch == self.config.epochs)
-        ):
+        asked = epoch % self.config.knn_every == 0 or epoch == self.config.epochs
+        if self.judged and asked and trainer.is_global_zero:
             encoder = module.method.encoder
             self.knn_top1 = knn(
                 encoder, *self.judged, size=self.config.size, device=module.device,
@@ -353,7 +350,7 @@ class _Watch(L.Callback):
                 "learning_rate": trainer.optimizers[0].param_groups[0]["lr"],
                 "images_per_second": self.speed,
             }
-            if self.knn_top1 is not None:
+            if asked and self.knn_top1 is not None:
                 values["knn_top1"] = self.knn_top1
             trainer.logger.log_metrics(values, step=trainer.global_step)  # type: ignore[union-attr]  # there is one
             broken = len(self.found.train.broken)
