@@ -123,7 +123,7 @@ def test_public_names_are_documented(name):
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_options_are_keywords_with_the_agreed_defaults(name):
-    """DESIGN, sections 2 and 3. Nothing but `size` and the atoms is positional, nothing is swallowed by **kwargs."""
+    """The agreed interface: nothing but `size` and the atoms is positional, nothing is swallowed by **kwargs."""
     parameters = inspect.signature(getattr(randfield, name)).parameters
     options = {key: p.default for key, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
     assert options == SIGNATURES[name]

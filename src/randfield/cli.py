@@ -28,7 +28,7 @@ from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import torch
 from cyclopts import App, Parameter
@@ -44,6 +44,7 @@ from randfield.learn import commands as learning
 from randfield.names import parse_local
 from randfield.paper import commands as paper
 from randfield.seeds import seed_of
+from randfield.terminal import Count, Flag, Json, stop
 from randfield.transforms import LocalAffine, LocalTransform, LocalValue, LocalWarp, Params
 
 __all__ = ["app", "augment", "explore", "show"]
@@ -115,9 +116,6 @@ Alpha = Annotated[
         show_default=_typed,
     ),
 ]
-Count = Annotated[int, Parameter(validator=Number(gte=1))]
-Flag = Annotated[bool, Parameter(show_default=False)]
-Json = Annotated[bool, Parameter(name="--json", help="Print the result as one JSON object.", show_default=False)]
 
 
 def _parsed(
@@ -134,11 +132,6 @@ def _parsed(
 
 def _moves_pixels(transform: LocalTransform) -> bool:
     return isinstance(transform, LocalWarp | LocalAffine)
-
-
-def _stop(message: str, *, status: int = 1) -> NoReturn:
-    print(f"randfield: {message}", file=sys.stderr)
-    sys.exit(status)
 
 
 # ------------------------------------------------------------------------------------------------------------ files
@@ -240,18 +233,16 @@ def show(
     try:
         transforms = _parsed(transform, gamma, alpha, generator=generator)
     except ValueError as error:
-        _stop(str(error), status=2)
+        stop(str(error), status=2)
     kind = Image.registered_extensions().get(output.suffix.lower())
     if kind not in _FORMATS:
-        _stop(
-            f"the name of --output {output} does not end as an image's does; expected one such as sheet.png", status=2
-        )
+        stop(f"the name of --output {output} does not end as an image's does; expected one such as sheet.png", status=2)
     if output.exists() and not overwrite:
-        _stop(f"{output} exists; choose another --output, or replace it with --overwrite")
+        stop(f"{output} exists; choose another --output, or replace it with --overwrite")
     try:
         original = _fitted(pictures.as_rgb(pictures.read(photo)[0]), size)
     except Exception as error:  # Pillow raises what it likes: SyntaxError for a broken PNG, struct.error, ...
-        _stop(f"cannot show {photo}: {pictures.reason(error)}")
+        stop(f"cannot show {photo}: {pictures.reason(error)}")
 
     gridded = drawing.gridded(original) if grid else original
     rows = []
@@ -275,9 +266,9 @@ def show(
     try:
         _write(output, _encoded(sheet, kind, like=sheet))
     except CannotWriteError as error:
-        _stop(str(error))
+        stop(str(error))
     except (OSError, ValueError) as error:
-        _stop(
+        stop(
             f"{kind} cannot hold {sheet.width} × {sheet.height} pixels ({error}); try .png, or a smaller --size or --n"
         )
     if json_:
@@ -411,11 +402,11 @@ def explore(
     except ModuleNotFoundError as error:
         if error.name not in ("gradio", "uvicorn"):
             raise
-        _stop("the explorer needs gradio; install it with: pip install 'randfield[explore]'")
+        stop("the explorer needs gradio; install it with: pip install 'randfield[explore]'")
     except OSError as error:
-        _stop(f"cannot serve at {host}:{port}: {error.strerror}; choose another --host or --port")
+        stop(f"cannot serve at {host}:{port}: {error.strerror}; choose another --host or --port")
     except ValueError as error:
-        _stop(str(error))
+        stop(str(error))
 
 
 # ---------------------------------------------------------------------------------------------------------- augment
@@ -477,22 +468,22 @@ def augment(
     try:
         job.transforms(torch.Generator())
     except ValueError as error:
-        _stop(str(error), status=2)
+        stop(str(error), status=2)
     if overwrite and resume:
-        _stop("--overwrite replaces files that exist and --resume keeps them; choose one", status=2)
+        stop("--overwrite replaces files that exist and --resume keeps them; choose one", status=2)
     if not src.exists():
-        _stop(f"{src} does not exist; expected an image or a folder of images")
+        stop(f"{src} does not exist; expected an image or a folder of images")
     if dst.exists() and not dst.is_dir():
-        _stop(f"{dst} is not a folder; choose another DST")
+        stop(f"{dst} is not a folder; choose another DST")
     if src.is_dir() and src.resolve() == dst.resolve():
-        _stop(f"{dst} is SRC itself, whose images would then include their copies; choose another DST")
+        stop(f"{dst} is SRC itself, whose images would then include their copies; choose another DST")
     images = [Path(src.name)] if src.is_file() else _images(src, apart_from=dst)
     if not images:
-        _stop(f"no images in {src}; expected files such as .jpg or .png, there or in sub-folders")
+        stop(f"no images in {src}; expected files such as .jpg or .png, there or in sub-folders")
     if not (overwrite or resume):
         existing = [target for image in images for target in job.targets(image) if target.exists()]
         if existing:
-            _stop(
+            stop(
                 f"{len(existing)} of {len(images) * n} files to write exist, such as {existing[0]}; choose another "
                 "DST, replace them with --overwrite, or keep them and write the others with --resume"
             )
@@ -513,11 +504,11 @@ def augment(
                     failed.append({"path": str(root / image), "reason": reason})
                 progress.advance(task)
     except KeyboardInterrupt:
-        _stop("interrupted; the files in place are whole, and --resume writes the missing ones", status=130)
+        stop("interrupted; the files in place are whole, and --resume writes the missing ones", status=130)
     except CannotWriteError as error:
-        _stop(f"{error}; once mended, --resume writes the missing files")
+        stop(f"{error}; once mended, --resume writes the missing files")
     except BrokenProcessPool:
-        _stop(
+        stop(
             "a worker was killed, perhaps for want of memory; try fewer --workers, with --resume for the missing files"
         )
 

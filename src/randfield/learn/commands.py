@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -16,20 +15,16 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from randfield.learn.config import MethodName, PresetName
+from randfield.terminal import Count, Flag, Json, stop
+
 if TYPE_CHECKING:
     from randfield.learn.train import Progress as Made
 
-__all__ = ["mount"]
+__all__ = ["Protocol", "advance", "failures", "mount", "progress_bar"]
 
-Count = Annotated[int, Parameter(validator=Number(gte=1))]
 Values = Annotated[tuple[float, ...] | None, Parameter(consume_multiple=1)]
 Workers = Annotated[int, Parameter(validator=Number(gte=0))]
-Flag = Annotated[bool, Parameter(show_default=False)]
-Json = Annotated[
-    bool, Parameter(name="--json", help="Print the result as one JSON object on the last line.", show_default=False)
-]
-MethodName = Literal["simclr", "byol", "simsiam", "barlowtwins", "vicreg"]
-Preset = Literal["demo", "small", "paper"]
 Protocol = Literal["sgd", "fast", "knn"]
 
 _FLATTERING = "The demo's fruits turn on a white ground: accuracy on them flatters every encoder."
@@ -46,7 +41,7 @@ def mount(app: App) -> None:
 def pretrain(
     *,
     out: Path,
-    preset: Preset | None = None,
+    preset: PresetName | None = None,
     config: Path | None = None,
     data: str | None = None,
     root: str | None = None,
@@ -127,7 +122,7 @@ def pretrain(
         "accumulate": accumulate, "optimizer": optimizer, "learning_rate": learning_rate, "weight_decay": weight_decay,
         "temperature": temperature, "precision": precision, "seed": seed,
     }  # fmt: skip
-    with _failures(f"{out} can be taken up again by the same command"):
+    with failures(f"{out} can be taken up again by the same command"):
         if config is None:
             chosen = needed.Config.of(preset or "demo", **given)
         elif preset is not None:
@@ -135,11 +130,11 @@ def pretrain(
         else:
             changed = {key: value for key, value in given.items() if value is not None}
             chosen = needed.Config.read(needed.Config.load(config).plain() | changed)
-        with _bar() as bar:
+        with progress_bar() as bar:
             task = bar.add_task("Pretraining")
 
             def show(made: Made) -> None:
-                _advance(bar, task, made)
+                advance(bar, task, made)
 
             result = needed.pretrain(
                 chosen, out, devices=devices or "auto", nodes=nodes, workers=workers, progress=show
@@ -196,13 +191,13 @@ def probe(
         Processes that decode images, where they do not fit the memory.
     """
     needed = _learning()
-    with _failures("nothing was written"):
+    with failures("nothing was written"):
         encoder, config = needed.load_encoder(run)
         if untrained:
             encoder = needed.untrained(config)
         name = data or config.data
         found = needed.load(name, root or config.root)
-        with _bar() as bar:
+        with progress_bar() as bar:
             tasks: dict[str, Any] = {}
 
             def show(what: str, done: int, of: int) -> None:
@@ -238,7 +233,7 @@ def export(run: Path, file: Path, /, *, json_: Json = False) -> None:
         The file to write, such as encoder.safetensors.
     """
     needed = _learning()
-    with _failures("nothing was written"):
+    with failures("nothing was written"):
         result = needed.export(run, file)
     if json_:
         print(json.dumps(result))
@@ -271,14 +266,14 @@ def demo(
         Fewer or more than the demo's own.
     """
     needed = _learning()
-    with _failures(f"{out} can be taken up again by the same command"), _bar() as bar:
+    with failures(f"{out} can be taken up again by the same command"), progress_bar() as bar:
         tasks: dict[str, Any] = {}
 
         def show(what: str, made: Made | None) -> None:
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=None)
             if made is not None:
-                _advance(bar, tasks[what], made, prefix=f"{what} · ")
+                advance(bar, tasks[what], made, prefix=f"{what} · ")
 
         result = needed.demo(out, epochs=epochs, seed=seed, photo=photo, progress=show)
     if json_:
@@ -290,7 +285,7 @@ def demo(
     print(f"The report is {result['report']}")
 
 
-def _advance(bar: Progress, task: Any, made: Made, *, prefix: str = "") -> None:
+def advance(bar: Progress, task: Any, made: Made, *, prefix: str = "") -> None:
     neighbours = "" if made.knn_top1 is None else f" · kNN {made.knn_top1:.1%}"
     bar.update(
         task,
@@ -324,7 +319,7 @@ def _learning() -> _Needed:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("randfield"):
             raise
-        _stop(f"this command needs {error.name}; install it with: pip install 'randfield[learn]'")
+        stop(f"this command needs {error.name}; install it with: pip install 'randfield[learn]'")
 
 
 def _speaks() -> bool:
@@ -334,13 +329,8 @@ def _speaks() -> bool:
     return int(getattr(rank_zero_only, "rank", 0)) == 0
 
 
-def _stop(message: str, *, status: int = 1) -> NoReturn:
-    print(f"randfield: {message}", file=sys.stderr)
-    sys.exit(status)
-
-
 @contextmanager
-def _failures(interrupted: str) -> Iterator[None]:
+def failures(interrupted: str) -> Iterator[None]:
     """Errors that the user can mend as a sentence; the others as they are."""
     from randfield.learn.data import DataError
     from randfield.learn.train import RunError
@@ -348,15 +338,15 @@ def _failures(interrupted: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        _stop(str(error), status=2)
+        stop(str(error), status=2)
     except (DataError, RunError) as error:
-        _stop(str(error))
+        stop(str(error))
     except KeyboardInterrupt:
-        _stop(f"interrupted; {interrupted}", status=130)
+        stop(f"interrupted; {interrupted}", status=130)
 
 
 @contextmanager
-def _bar() -> Iterator[Progress]:
+def progress_bar() -> Iterator[Progress]:
     """A progress bar on standard error, above which the log's lines go."""
     console = Console(stderr=True)
     handler: logging.Handler = RichHandler(console=console, show_time=False, show_path=False)

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 from rich.progress import Progress, TaskID
 
-from randfield.learn.commands import Count, Flag, Json, MethodName, Preset, Protocol
-from randfield.learn.commands import _advance as advance
-from randfield.learn.commands import _bar as progress_bar
-from randfield.learn.commands import _failures as failures
-from randfield.learn.commands import _stop as stop
+from randfield.learn.commands import Protocol, advance, failures, progress_bar
+from randfield.learn.config import MethodName, PresetName
 from randfield.paper.tables import LOCALS
+from randfield.terminal import Count, Flag, Json, stop
 
 if TYPE_CHECKING:
     from randfield.learn.train import Progress as Made
@@ -39,7 +37,7 @@ def reproduce(
     what: What,
     /,
     *,
-    preset: Preset = "demo",
+    preset: PresetName = "demo",
     data: str | None = None,
     ood: str | None = None,
     root: str | None = None,
@@ -155,7 +153,7 @@ def tune(
     *,
     data: str | None = None,
     root: str | None = None,
-    preset: Preset = "demo",
+    preset: PresetName = "demo",
     trials: Count = 20,
     local: Annotated[tuple[str, ...], Parameter(consume_multiple=True, show_default=" ".join)] = LOCALS,
     score: Literal["knn", "fast"] = "knn",
