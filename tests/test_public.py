@@ -56,10 +56,11 @@ BELOW = {
     "color": {"fields", "kernels"},
     "warp": {"affine", "fields", "kernels"},
     "functional": {"affine", "color", "kernels", "warp"},
-    "transforms": {"affine", "fields", "functional", "kernels", "threads", "warp"},
-    "views": {"affine", "color", "fields", "functional", "kernels", "threads", "transforms", "warp"},
+    "draws": {"fields"},
+    "transforms": {"affine", "draws", "fields", "functional", "kernels", "threads", "warp"},
+    "views": {"affine", "color", "draws", "fields", "functional", "kernels", "threads", "transforms", "warp"},
 }
-MATHS = ("threads", "kernels", "fields", "affine", "color", "warp")  # import torch alone
+MATHS = ("threads", "kernels", "fields", "affine", "color", "warp", "draws")  # import torch alone
 
 SOURCE = pathlib.Path(inspect.getfile(randfield)).parent
 TRANSFORM = {

@@ -40,12 +40,13 @@ from torch import Tensor
 
 import randfield
 from randfield import drawing, pictures
+from randfield.draws import Params
 from randfield.learn import commands as learning
 from randfield.names import parse_local
 from randfield.paper import commands as paper
 from randfield.seeds import seed_of
 from randfield.terminal import Count, Flag, Json, stop
-from randfield.transforms import LocalAffine, LocalTransform, LocalValue, LocalWarp, Params
+from randfield.transforms import LocalAffine, LocalTransform, LocalValue, LocalWarp
 
 __all__ = ["app", "augment", "explore", "show"]
 

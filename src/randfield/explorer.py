@@ -34,8 +34,9 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tvf
 
 from randfield import affine, drawing, pictures
+from randfield.draws import Params
 from randfield.names import COLOUR, GEOMETRY
-from randfield.transforms import LocalAffine, LocalColorJitter, LocalTransform, LocalWarp, Params
+from randfield.transforms import LocalAffine, LocalColorJitter, LocalTransform, LocalWarp
 
 if TYPE_CHECKING:
     import gradio as gr

@@ -23,7 +23,6 @@ import math
 import numbers
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import PIL.Image
@@ -36,6 +35,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import is_pure_tensor
 
 from randfield import affine, fields, functional, kernels
+from randfield.draws import FieldLaw, Params, Source, batch_of, numbers_of, size_of, taken, weaker
 from randfield.fields import Bound, Spectrum, matern, power_law, squared_exponential
 from randfield.threads import in_threads
 from randfield.warp import Interpolation, Padding
@@ -61,161 +61,9 @@ __all__ = [
 Range = float | Sequence[float]
 Ranges = Range | Sequence[Range]
 Fill = functional.Fill | Mapping[type | str, functional.Fill]
-Params = dict[str, Any]
 
 
-# ----------------------------------------------------------------------------------------------------------- drawing
-
-
-@dataclasses.dataclass
-class Source:
-    """Where the random numbers of one draw come from, and for whom: one draw for all, or one for each of a batch.
-
-    Numbers for all are Python floats, for which nothing runs on a device. Those of a batch, or of a generator that
-    lives on a device, are tensors there, whose values the host never asks for.
-    """
-
-    device: torch.device
-    batch: tuple[int, ...] = ()
-    generator: torch.Generator | None = None
-
-    @property
-    def on_host(self) -> bool:
-        return not self.batch and (self.generator is None or self.generator.device.type == "cpu")
-
-    def uniform(self, n: int) -> list[Any]:
-        """n numbers in [0, 1): floats, or tensors of the batch's shape."""
-        home = torch.device("cpu") if self.on_host else self.device
-        at = home if self.generator is None else self.generator.device
-        numbers = torch.rand((*self.batch, n), generator=self.generator, device=at, dtype=torch.float32)
-        return numbers.tolist() if self.on_host else list(numbers.to(home).unbind(-1))
-
-    def together(self, numbers: list[Any]) -> Any:
-        """Such numbers as an entry of the params: a list, or a tensor [*batch, n]."""
-        return numbers if self.on_host else torch.stack(numbers, -1)
-
-
-class FieldLaw:
-    """How a transform draws its fields: the ranges of gamma and alpha, the spectrum, the torus and the bound.
-
-    `gamma` and `alpha` are lists of (low, high), of one entry that all fields share or of one for each of `count`.
-    """
-
-    def __init__(
-        self,
-        count: int,
-        gamma: list[tuple[float, float]],
-        alpha: list[tuple[float, float]],
-        spectrum: Spectrum | None,
-        period: float,
-        bound: Bound,
-    ) -> None:
-        self.count = count
-        self.gamma = gamma
-        self.alpha = alpha
-        self.spectrum = spectrum
-        self.period = period
-        self.bound = bound
-        self.strongest = max(high for _, high in alpha)
-        self._roughest = spectrum or power_law(min(low for low, _ in gamma))
-        self._ranges = [*gamma, *alpha]
-
-    def draw(
-        self, size: tuple[int, int], source: Source, *, unseen: float, p: float = 1.0, share: float = 1.0
-    ) -> Params:
-        """Fields for images of `size`, or {} for none; `share` scales alpha.
-
-        `unseen` is the field strength that nobody sees: waves are left out as long as together they stay below it.
-        """
-        if self.strongest == 0:
-            return {}
-        coin, *uniform = source.uniform(1 + len(self._ranges))
-        drawn = [low + (high - low) * u for (low, high), u in zip(self._ranges, uniform, strict=True)]
-        gamma, alpha = drawn[: len(self.gamma)], [a * share for a in drawn[len(self.gamma) :]]
-        if not source.on_host:  # never ask the device: what is passed over has zero strength
-            alpha = [a * (coin < p) for a in alpha]
-        elif coin >= p:
-            return {}
-        params = {"size": list(size), "alpha": source.together(alpha)}
-        spectrum = self.spectrum
-        if spectrum is None:
-            params["gamma"] = source.together(gamma)
-            one = source.on_host and len(gamma) == 1
-            spectrum = power_law(
-                gamma[0] if one else torch.as_tensor(params["gamma"], dtype=torch.float32, device=source.device)
-            )
-        params["modes"] = fields.draw(
-            size,
-            spectrum,
-            batch=(*source.batch, self.count),
-            period=self.period,
-            waves=self._waves(size, unseen, gamma, alpha, share, source.on_host),
-            generator=source.generator,
-            device=source.device,
-        )
-        return params
-
-    def _waves(
-        self, size: tuple[int, int], unseen: float, gamma: list[Any], alpha: list[Any], share: float, known: bool
-    ) -> tuple[int, ...]:
-        """As many waves as the drawn gamma and alpha need; where these are on a device, as any could need."""
-        if not known:
-            return self._waves_at_most(size, unseen, self.strongest * share)
-        # By steps of a half, so that `cutoff` is asked few different questions.
-        roughest = self.spectrum or power_law(math.floor(2 * min(gamma)) / 2)
-        return fields.cutoff(size, roughest, period=self.period, tolerance=_tolerance(unseen, max(alpha)))
-
-    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch's own
-    def _waves_at_most(self, size: tuple[int, int], unseen: float, strongest: float) -> tuple[int, ...]:
-        # A method because a graph that is being compiled takes no spectrum, which is an object, as an argument.
-        return fields.cutoff(size, self._roughest, period=self.period, tolerance=_tolerance(unseen, strongest))
-
-    def evaluate(
-        self, params: Params, size: tuple[int, int], device: torch.device
-    ) -> tuple[Tensor, float | Tensor, Tensor | None]:
-        """The drawn fields phi[*batch, fields, H, W] on a grid of any size, alpha, and the peak to divide by if any.
-
-        g = phi / peak · alpha. They are handed over apart for callers who make the product a pass of their own; phi is
-        theirs to keep.
-        """
-        modes = torch.as_tensor(params["modes"], dtype=torch.float32, device=device)
-        alpha = params["alpha"]
-        if isinstance(alpha, list) and len(alpha) == 1 and isinstance(alpha[0], float):
-            alpha = alpha[0]  # the usual case, and the cheapest
-        else:
-            alpha = torch.as_tensor(alpha, dtype=torch.float32, device=device)[..., None, None]
-        phi = fields.evaluate(modes, size, period=self.period)
-        if self.bound == "clip":
-            return (phi / 3).clamp_(-1, 1), alpha, None
-        if self.bound is None:
-            return phi, alpha, None
-        drawn_for = _size_of(params)
-        if size == drawn_for:
-            return phi, alpha, fields.peak_of(phi, 2)
-        # The same deformation at another size: measure the peak where it was drawn, cut what rises above it in between.
-        peak = fields.peak_of(fields.evaluate(modes, drawn_for, period=self.period), 2)
-        return (phi / peak).clamp_(-1, 1), alpha, None
-
-
-def _tolerance(unseen: float, strongest: float) -> float:
-    """The share of a field that nobody sees, rounded down to one of few numbers: `cutoff` remembers its answers."""
-    tolerance = min(unseen / max(strongest, 1e-9), 1.0)
-    return 2.0 ** (math.floor(2 * math.log2(tolerance)) / 2)
-
-
-def _by_value(generator: torch.Generator) -> tuple[Callable[..., torch.Generator], tuple[str, bytes]]:
-    return _continued, (str(generator.device), bytes(generator.get_state().tolist()))
-
-
-def _continued(device: str, state: bytes) -> torch.Generator:
-    generator = torch.Generator(device)
-    generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
-    return generator
-
-
-# To a worker that is spawned PyTorch sends the state of a generator as shared memory that is gone before it is read,
-# and the worker dies: https://github.com/pytorch/pytorch/issues/31571. Its five kilobytes may as well be sent.
-ForkingPickler.register(torch.Generator, _by_value)
+# ----------------------------------------------------------------------------------------------- what all of them share
 
 
 class Drawn(v2.Transform):
@@ -303,7 +151,7 @@ class LocalTransform(Drawn):
         at_once = max(1, _PIXELS // (size[0] * size[1]))
         if not _in_parts(inpt, params, at_once):
             return self._done_to(inpt, params, size, device)
-        batch = _batch_of(params)  # the parts would not see that the whole does not fit
+        batch = batch_of(params)  # the parts would not see that the whole does not fit
         functional.check_batch(self._name, inpt.shape[:-2], batch, inpt.shape)
 
         def like(values: Tensor) -> Tensor:
@@ -317,7 +165,7 @@ class LocalTransform(Drawn):
             out[some] = self._done_to(like(inpt[some]), taken(params, some), size, device)
 
         starts = range(0, len(inpt), at_once)
-        if _differentiated(inpt, *_numbers(params)):  # a graph grows in one thread
+        if _differentiated(inpt, *numbers_of(params)):  # a graph grows in one thread
             for start in starts:
                 fill(start)
         else:
@@ -385,7 +233,7 @@ class _Warp(LocalTransform):
         """Shrink alpha by the largest factor, to a thousandth, at which the grid the draw is made for does not fold."""
 
         def least(factor: Tensor) -> Tensor:
-            return functional.folding(self.grid(_weaker(params, factor), _size_of(params), device))[1]
+            return functional.folding(self.grid(weaker(params, factor), size_of(params), device))[1]
 
         # Bisection by a fixed number of steps on all samples at once: no result is looked at on the host. What has to
         # shrink is not left a hair's breadth from folding, where float32 has no inverse.
@@ -395,7 +243,7 @@ class _Warp(LocalTransform):
             middle = (good + bad) / 2
             holds = least(middle) > 0.01
             good, bad = torch.where(holds, middle, good), torch.where(holds, bad, middle)
-        return _weaker(params, torch.where(smooth, 1.0, good))
+        return weaker(params, torch.where(smooth, 1.0, good))
 
     def _moved(
         self, params: Params, x: Tensor, y: Tensor, size: tuple[int, int], device: torch.device
@@ -668,7 +516,7 @@ class LocalAffine(_Warp):
         if not any(atoms):
             return {}
         if not source.on_host:
-            atoms = [_weaker(atom, coin < self.p) for atom in atoms]
+            atoms = [weaker(atom, coin < self.p) for atom in atoms]
         if self.order == "given":
             order: Any = list(range(n))
         elif source.on_host:
@@ -721,16 +569,6 @@ def _differentiated(*values: Any) -> bool:
     return backwards or any(unpack_dual(v).tangent is not None for v in tensors)
 
 
-def _weaker(params: Params, factor: Tensor) -> Params:
-    """The same draw with alpha multiplied, by one factor for each sample of the batch."""
-    if "atoms" in params:
-        return params | {"atoms": [_weaker(atom, factor) for atom in params["atoms"]]}
-    if not params:
-        return params
-    alpha = torch.as_tensor(params["alpha"], dtype=torch.float32, device=factor.device)
-    return params | {"alpha": alpha * factor.unsqueeze(-1)}
-
-
 # Of a batch on the CPU so many pixels are done at a time, whose temporaries fit the cache: an image of 224² takes half
 # as long as when all 64 of a batch are done at once, and the temporaries do not grow with the batch. The fewer,
 # the less often malloc gives them back to the system: LocalColorJitter by PyTorch alone, in batches of 16, was measured
@@ -744,44 +582,7 @@ def _in_parts(inpt: Any, params: Params, at_once: int) -> bool:
         return False
     if isinstance(inpt, tv_tensors.KeyPoints | tv_tensors.BoundingBoxes):
         return False
-    return len(inpt) > at_once and bool(_batch_of(params))
-
-
-def _batch_of(params: Params) -> tuple[int, ...]:
-    """The leading dimensions that a draw was made for."""
-    alphas = [its["alpha"] for its in params.get("atoms", [params]) if its]
-    return tuple(_as_tensor(alphas[0]).shape[:-1]) if alphas else ()
-
-
-def _as_tensor(value: Any) -> Tensor:
-    """Numbers of a draw, which may come from JSON. A tensor stays where it is, whatever the default device."""
-    return value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
-
-
-def taken(params: Params, samples: slice) -> Params:
-    """What a draw for each sample of a batch has for some of them."""
-
-    def part(name: str, value: Any) -> Any:
-        if name == "size":
-            return value
-        if name == "atoms":
-            return [taken(atom, samples) for atom in value]
-        drawn = _as_tensor(value)
-        return value if name == "order" and drawn.ndim == 1 else drawn[samples]  # a given order is everyone's
-
-    return {name: part(name, value) for name, value in params.items()}
-
-
-def _numbers(params: Params) -> list[Any]:
-    """All that a draw consists of."""
-    atoms = params.get("atoms", [params])
-    return [value for atom in atoms for value in atom.values()]
-
-
-def _size_of(params: Params) -> tuple[int, int]:
-    if "atoms" in params:
-        return next((_size_of(atom) for atom in params["atoms"] if atom), (1, 1))
-    return int(params["size"][0]), int(params["size"][1])
+    return len(inpt) > at_once and bool(batch_of(params))
 
 
 # ------------------------------------------------------------------------------------------------------------ colour

@@ -26,9 +26,10 @@ from torchvision import tv_tensors
 from torchvision.transforms.v2 import functional as tvf
 
 from randfield import color, fields, kernels
+from randfield.draws import Params, Source, taken
 from randfield.fields import cached
 from randfield.threads import in_threads
-from randfield.transforms import Drawn, LocalTransform, Params, Source, from_config, taken
+from randfield.transforms import Drawn, LocalTransform, from_config
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Shaped
