@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from randfield import functional
-from randfield.paper.report import ReportError, difference, folds, report
+from randfield.paper.report import ReportError, _rank_correlation, difference, folds, report
 from randfield.paper.study import Setup
 from randfield.paper.tables import TABLES
 
@@ -137,3 +137,15 @@ def test_folds_are_what_folding_says():
         sum(found) / 400, abs=0.14
     )  # four standard errors of the difference
     assert folds(TABLES["table1"].row("color")) == folds(TABLES["table1"].row("baseline")) == 0
+
+
+@pytest.mark.slow
+def test_the_papers_table_2_has_the_order_of_its_folds():
+    """What the docs say of the paper's own numbers."""
+    rows = [row for row in TABLES["table2"].rows if row.printed]
+    shares = [folds(row, draws=8000) for row in rows]
+    for task, said, p in (("in", -1.0, 0.0001), ("ood", -0.83, 0.009)):
+        found = _rank_correlation(shares, [row.paper[task].top1 for row in rows])  # type: ignore[index]  # it is a task
+        assert found is not None
+        assert found[0] == pytest.approx(said, abs=0.006)
+        assert found[1] == pytest.approx(p, rel=0.2)

@@ -94,7 +94,7 @@ def difference(ours: Mapping[int, float], baseline: Mapping[int, float]) -> tupl
     return mean, float(stats.t.ppf(0.975, n - 1)) * statistics.stdev(pairs) / math.sqrt(n), n
 
 
-def folds(row: Row, *, draws: int = 1000, size: int = 112) -> float:
+def folds(row: Row, *, draws: int = 2000, size: int = 112) -> float:
     """The share of views, those that are passed over included, that the transform of a row folds anywhere."""
     transform = row.transform()
     if not isinstance(transform, LocalWarp | LocalAffine):
@@ -326,7 +326,15 @@ class _Found:
             both = [(_folds(row), v) for row in moved if (v := value(row)) is not None]
             found = _rank_correlation(*zip(*both, strict=True)) if both else None
             rows.append(
-                [name, len(both), *(("too few", "") if found is None else (f"{found[0]:+.2f}", f"{found[1]:.3f}"))]
+                [
+                    name,
+                    len(both),
+                    *(
+                        ("too few", "")
+                        if found is None
+                        else (f"{found[0]:+.2f}".replace("-", "\N{MINUS SIGN}"), f"{found[1]:.3f}")
+                    ),
+                ]
             )
         question = (
             "Do the rows that fold more of their views do worse? Rank correlation between that share and top-1 over "
