@@ -26,7 +26,7 @@ def test_a_table_from_the_plan_to_the_report(few, tmp_path, capsys):
     assert run(*asked, "--dry-run", "--seeds", 2) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[:4] == [f"{row}, seed {seed}: to do" for seed in (0, 1) for row in ("baseline", "shear")]
-    assert "4 trials, 4 to do; about " in out
+    assert "4 trials, 4 to do\nAbout " in out
     assert not (tmp_path / "out").exists()
 
     assert run(*asked) == 0
@@ -47,6 +47,14 @@ def test_a_table_from_the_plan_to_the_report(few, tmp_path, capsys):
     told = last_line(capsys)
     assert told["missing"] == {"table1": []}
     assert "Table 1: atomic" in (tmp_path / "report" / "report.md").read_text()
+
+
+def test_the_trials_are_listed_where_the_data_is_missing(tmp_path, capsys):
+    paper = ["reproduce", "table1", "--preset", "paper", "--root", tmp_path, "--out", tmp_path / "out", "--dry-run"]
+    assert run(*paper) == 1
+    out, error = capsys.readouterr()
+    assert "6 trials, 6 to do" in out
+    assert "imagenet is not in" in error
 
 
 def test_a_row_that_fails_is_in_the_status(few, tmp_path, capsys, monkeypatch):

@@ -289,22 +289,19 @@ def _dry_run(
     from randfield.paper import study
 
     plan = study.planned(setup, out, rows=rows, seeds=seeds, storage=storage)
-    left = [trial for trial in plan if trial.state != "done"]
+    left = sum(trial.state != "done" for trial in plan)
+    if not json_:  # before anything is measured, for which the data has to be there
+        for trial in plan:
+            print(f"{trial.row}, seed {trial.seed}: {trial.state}")
+        print(f"{len(plan)} trials, {left} to do", flush=True)
     each = study.estimate(setup, devices=devices) if left else 0.0
     if json_:
         listed = [{"row": trial.row, "seed": trial.seed, "state": trial.state} for trial in plan]
+        print(json.dumps({"trials": listed, "left": left, "seconds_each": round(each), "seconds": round(each * left)}))
+    else:
         print(
-            json.dumps(
-                {"trials": listed, "left": len(left), "seconds_each": round(each), "seconds": round(each * len(left))}
-            )
+            f"About {duration(each)} each and {duration(each * left)} in all, by a few steps measured on this machine."
         )
-        return 0
-    for trial in plan:
-        print(f"{trial.row}, seed {trial.seed}: {trial.state}")
-    print(
-        f"{len(plan)} trials, {len(left)} to do; about {duration(each)} each and {duration(each * len(left))} in "
-        "all, by a few steps measured on this machine."
-    )
     return 0
 
 
