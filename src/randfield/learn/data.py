@@ -230,8 +230,8 @@ def _torchvision(name: str, root: Path) -> Data:
             splits = [kind(root, train=train) for train in (True, False)]
     except (RuntimeError, OSError) as error:
         raise DataError(
-            f"{name} is not in {root}: {str(error).rstrip('.')}. Put there what its authors give: {_FILES[name.split('-')[0]]}; or name "
-            "another folder with --root"
+            f"{name} is not in {root}: {str(error).rstrip('.')}. Put there what its authors give: "
+            f"{_FILES[name.split('-')[0]]}; or name another folder with --root"
         ) from error
     return Data(name, *map(_wrapped, [name] * 2, splits))
 
