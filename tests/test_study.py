@@ -177,6 +177,12 @@ def test_a_storage_that_does_not_answer_is_named_without_its_password(url, messa
     assert "secret" not in str(raised.value)
 
 
+def test_a_folder_that_cannot_be(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StudyError, match=r"cannot write to .*file/out: Not a directory; choose another --out"):
+        reproduce(small(), tmp_path / "file" / "out", rows=["baseline"])
+
+
 def test_presets_have_data_of_their_own():
     assert Setup.of("table1", "demo").tasks() == {"in": "demo", "ood": "demo-ood"}
     paper = Setup.of("table1", "paper")

@@ -28,7 +28,7 @@ from torchvision.transforms.v2 import functional as tvf
 from torchvision.utils import make_grid
 
 from randfield import functional, page, pictures
-from randfield.learn.train import RunError
+from randfield.learn.train import RunError, write_whole
 from randfield.paper.tables import TABLES, Accuracy, Row, Table, Task
 from randfield.seeds import seed_of
 from randfield.transforms import LocalAffine, LocalWarp
@@ -62,13 +62,10 @@ def report(runs: Sequence[Path], out: Path) -> dict[str, Any]:
     parts = [_text("The paper's tables, with our numbers beside those it prints (Mansfield et al., 2023).")]
     for section in sections:
         parts += section.parts()
-    out.mkdir(parents=True, exist_ok=True)
     title = "Random field augmentations, reproduced"
     files = {"markdown": out / "report.md", "html": out / "report.html"}
-    files["markdown"].write_text(
-        "\n\n".join([f"# {title}", *(part.markdown for part in parts if part.markdown)]) + "\n", encoding="utf-8"
-    )
-    files["html"].write_text(page.document(title, *(part.html for part in parts)), encoding="utf-8")
+    write_whole(files["markdown"], "\n\n".join([f"# {title}", *(p.markdown for p in parts if p.markdown)]) + "\n")
+    write_whole(files["html"], page.document(title, *(part.html for part in parts)))
     missing = {section.table.name: [f"{row}, seed {seed}" for row, seed in section.missing] for section in sections}
     return {"out": {kind: str(file) for kind, file in files.items()}, "missing": missing}
 

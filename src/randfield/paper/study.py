@@ -44,7 +44,7 @@ from randfield.learn.config import Config, PresetName
 from randfield.learn.feed import Feed
 from randfield.learn.probe import Protocol, probe
 from randfield.learn.simclr import Pretraining
-from randfield.learn.train import Progress, RunError, build, load_encoder, pretrain
+from randfield.learn.train import Progress, RunError, build, load_encoder, pretrain, write_whole
 from randfield.paper.tables import TABLES, Row, Table, TableName
 
 __all__ = [
@@ -60,7 +60,6 @@ __all__ = [
     "open_study",
     "opened",
     "planned",
-    "replace",
     "reproduce",
     "sign",
     "trials_of",
@@ -159,7 +158,10 @@ def opened(url: str | None, out: Path, *, heartbeat: int = HEARTBEAT) -> Iterato
 
 def _connected(url: str | None, out: Path, heartbeat: int) -> RDBStorage:
     if url is None:
-        out.mkdir(parents=True, exist_ok=True)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StudyError(f"cannot write to {out}: {error.strerror}; choose another --out") from error
         url = f"sqlite:///{out / 'study.db'}"
     try:
         address = make_url(url)
@@ -442,7 +444,7 @@ class _Worker:
             return pretrain(config, folder, devices=1, workers=self.workers, progress=progress)
         # For every further device Lightning starts the command that it runs in once more: it gets one of its own.
         wanted = folder / "wanted.json"
-        replace(wanted, json.dumps(config.plain()))
+        write_whole(wanted, json.dumps(config.plain()))
         command = [sys.executable, "-m", "randfield", "pretrain", "--config", str(wanted), "--out", str(folder)]
         command += ["--json", "--devices", str(self.devices)]
         command += [] if self.workers is None else ["--workers", str(self.workers)]
@@ -516,7 +518,7 @@ def _write_results(setup: Setup, study: optuna.Study, out: Path) -> None:
     if file.exists():
         there = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         lines = [line for line in there if line["table"] != setup.table.name] + lines
-    replace(file, "".join(json.dumps(line) + "\n" for line in lines))
+    write_whole(file, "".join(json.dumps(line) + "\n" for line in lines))
 
 
 def _note_what_is_wanted(setup: Setup, out: Path, wanted: list[Key]) -> None:
@@ -524,15 +526,7 @@ def _note_what_is_wanted(setup: Setup, out: Path, wanted: list[Key]) -> None:
     file = out / f"{setup.table.name}.json"
     before = json.loads(file.read_text(encoding="utf-8"))["wanted"] if file.exists() else []
     both = sorted({*map(tuple, before), *wanted}, key=lambda key: (key[1], key[0]))
-    replace(file, json.dumps({"settings": setup.plain(), "wanted": both}, indent=1) + "\n")
-
-
-def replace(file: Path, content: str) -> None:
-    """Write a whole file or none."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    unfinished.write_text(content, encoding="utf-8")
-    unfinished.replace(file)
+    write_whole(file, json.dumps({"settings": setup.plain(), "wanted": both}, indent=1) + "\n")
 
 
 # ------------------------------------------------------------------------------------------------------------- dry run
@@ -562,9 +556,10 @@ def planned(
 def estimate(setup: Setup, *, devices: int | None = None, steps: int = 4) -> float:
     """Seconds that one trial will take, from a few steps measured here.
 
-    Steps of at most 64 images are timed, views and all, and passes without gradient; the rest is multiplication: images
-    to learn from times epochs, and images to judge by as often as the protocol looks at them. Data that has to be
-    decoded by other processes is not, and one device is taken to be as quick as another.
+    Steps of at most 64 images are timed, and passes without gradient; the rest is multiplication: images to learn from
+    times epochs, and images to judge by as often as the protocol looks at them. Views that the training process makes
+    are in the steps. What other processes do meanwhile, decoding, is not, and one device is taken to be as quick as
+    another.
     """
     row = setup.table.rows[-1]
     config = setup.run(row, 0)
@@ -573,14 +568,19 @@ def estimate(setup: Setup, *, devices: int | None = None, steps: int = 4) -> flo
     batch = min(64, config.batch_size, len(found.train))
     some = found.train.take(range(batch))
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    feed = Feed(some, config.views(), batch_size=batch, seed=0, workers=0)
+    feed = Feed(some, config.views(), batch_size=batch, seed=0, workers=0, crops=device == "cuda")
     module = Pretraining(build(config), config, feed).to(device).train()
     optimizer = module.configure_optimizers()["optimizer"]
     times, looks = [], []
     for step in range(steps):
-        began = time.perf_counter()
         (read,) = feed.loader()
-        views = read["views"] if "views" in read else module.views(read["images"].to(device))
+        began = time.perf_counter()
+        if "images" in read:
+            views = module.views(read["images"].to(device))
+        elif "crops" in read:
+            views = [module.rest_of_views(crop.to(device))[0] for crop in read["crops"]]
+        else:
+            views = read["views"]
         with torch.autocast(device, dtype=torch.bfloat16, enabled=config.precision == "bf16"):
             loss = module.method([view.to(device) for view in views])
         loss.backward()

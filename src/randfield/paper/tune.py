@@ -22,9 +22,9 @@ from randfield.learn import data
 from randfield.learn.config import Config
 from randfield.learn.data import Data, DataError
 from randfield.learn.probe import probe
-from randfield.learn.train import Progress, load_encoder, pretrain
+from randfield.learn.train import Progress, load_encoder, pretrain, write_whole
 from randfield.names import parse_local
-from randfield.paper.study import HEARTBEAT, Hooks, StudyError, as_stable, bury, open_study, opened, replace, sign
+from randfield.paper.study import HEARTBEAT, Hooks, StudyError, as_stable, bury, open_study, opened, sign
 from randfield.paper.tables import LOCALS
 
 __all__ = ["Score", "tune"]
@@ -204,7 +204,7 @@ def _write_trials(study: optuna.Study, out: Path) -> None:
         for trial in study.get_trials(deepcopy=False)
         if _finished(trial)
     ]
-    replace(out / "trials.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    write_whole(out / "trials.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
 
 
 def _told(study: optuna.Study, config: Config, out: Path) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def _told(study: optuna.Study, config: Config, out: Path) -> dict[str, Any]:
     local = study.user_attrs["settings"]["local"]
     chosen = _config(config, {"local": local[0]} | best.params)
     chosen = Config.read(chosen.plain() | {"knn_every": config.knn_every})
-    replace(out / "best.json", json.dumps(chosen.plain(), indent=1) + "\n")
+    write_whole(out / "best.json", json.dumps(chosen.plain(), indent=1) + "\n")
     paper = [trial.value for trial in complete if trial.user_attrs.get("paper")]
     return {
         "config": str(out / "best.json"),
